@@ -1,0 +1,24 @@
+"""The errors a user can meet. Each message is one line that names the file, field or index, the value, and the remedy.
+
+The shell prints that line and exits with status 2; from Python they are ordinary exceptions.
+"""
+
+
+class FusedPlanesError(Exception):
+    """Base of every error the library raises on purpose."""
+
+
+class DataError(FusedPlanesError):
+    """An input (data set, image, mesh, camera, array) is not what it should be."""
+
+
+class ConfigError(FusedPlanesError):
+    """A setting or a combination of settings makes no sense, or an optional dependency it needs is missing."""
+
+
+class CheckpointError(FusedPlanesError):
+    """A run folder is missing, damaged, or was written by a newer version."""
+
+
+class BackendUnavailable(FusedPlanesError):
+    """A kernel backend was asked for that this machine or this tensor cannot use."""
