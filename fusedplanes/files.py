@@ -1,0 +1,54 @@
+"""Files that appear whole or not at all, and JSON that says what is wrong with it."""
+
+from __future__ import annotations
+
+import json
+import os
+import tempfile
+from pathlib import Path
+
+from fusedplanes.errors import DataError
+
+
+def write_atomically(path: str | Path, data: bytes) -> None:
+    """Write a file through a temporary neighbour, fsync and rename, so that no reader ever sees half of it."""
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def write_json(path: str | Path, value: object) -> None:
+    """Write readable JSON atomically."""
+    write_atomically(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
+
+
+def read_json(path: str | Path, *, max_bytes: int = 256 << 20) -> dict:
+    """Read a JSON object.
+
+    Raises:
+        DataError: the file is missing, larger than ``max_bytes``, not JSON, or not an object.
+    """
+    path = Path(path)
+    try:
+        if path.stat().st_size > max_bytes:
+            raise DataError(f"{path}: {path.stat().st_size} bytes exceed the limit of {max_bytes}")
+        value = json.loads(path.read_bytes())
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such file") from error
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not valid JSON ({error})") from error
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read ({error.strerror})") from error
+    if not isinstance(value, dict):
+        raise DataError(f"{path}: expected a JSON object, found {type(value).__name__}")
+    return value

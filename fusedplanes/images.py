@@ -1,0 +1,108 @@
+"""The one way images enter and leave the project.
+
+In memory an image is float32 in [0, 1], sRGB, channels last. Alpha is straight: colour is not multiplied by it.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fusedplanes.errors import DataError
+from fusedplanes.files import write_atomically
+
+MAX_PIXELS = 100_000_000
+
+
+def load(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> Tensor:
+    """Read an image file upright, as ``[H, W, 3]`` or, when it carries transparency, ``[H, W, 4]``.
+
+    Palettes are looked up, grey becomes RGB, 16-bit values are scaled by 65535, CMYK is converted, and the EXIF
+    orientation (mirrored ones too) is applied.
+
+    Raises:
+        DataError: missing, truncated, not an image, or more than ``max_pixels`` pixels (checked before decoding).
+    """
+    from PIL import Image, ImageOps, UnidentifiedImageError
+
+    path = Path(path)
+    try:
+        with Image.open(path) as image:
+            if image.width * image.height > max_pixels:
+                raise DataError(
+                    f"{path}: {image.width}x{image.height} pixels exceed the limit of {max_pixels}; make it smaller first"
+                )
+            image = ImageOps.exif_transpose(image)
+            pixels = _to_float(image)
+    except DataError:
+        raise
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such image file") from error
+    except UnidentifiedImageError as error:
+        raise DataError(f"{path}: not an image in a known format") from error
+    except Exception as error:  # a decoder may raise anything on damaged bytes
+        reason = str(error).splitlines()[0] if str(error) else type(error).__name__
+        raise DataError(f"{path}: the image cannot be decoded ({reason})") from error
+    return torch.from_numpy(pixels)
+
+
+def _to_float(image) -> np.ndarray:
+    if image.mode.startswith("I") or image.mode == "F":
+        values = np.asarray(image).astype(np.float32)
+        # 16-bit modes and Pillow's 32-bit "I", which it also uses for 16-bit files, both count to 65535.
+        if image.mode != "F":
+            values = values / 65535.0
+        grey = np.clip(values, 0.0, 1.0)
+        return np.repeat(grey[..., None], 3, axis=-1)
+    transparent = "A" in image.getbands() or "transparency" in image.info
+    image = image.convert("RGBA" if transparent else "RGB")
+    return np.asarray(image).astype(np.float32) / 255.0
+
+
+def to_uint8(image: Tensor) -> np.ndarray:
+    """Round ``[..., C]`` values in [0, 1] to bytes, clamping what lies outside."""
+    return (image.detach().float().clamp(0, 1) * 255 + 0.5).to(torch.uint8).cpu().numpy()
+
+
+def save(path: str | Path, image: Tensor) -> None:
+    """Write ``[H, W, 3 or 4]`` values in [0, 1] to a file whose suffix names the format; the file appears whole or not at all."""
+    from PIL import Image
+
+    path = Path(path)
+    buffer = io.BytesIO()
+    extension = path.suffix.lower()
+    Image.fromarray(to_uint8(image)).save(buffer, format=Image.registered_extensions().get(extension, "PNG"))
+    write_atomically(path, buffer.getvalue())
+
+
+def composite_over(images: Tensor, background: float | Tensor = 1.0) -> Tensor:
+    """Lay straight-alpha images ``[..., 4]`` over a colour; ``[..., 3]`` passes through unchanged."""
+    if images.shape[-1] == 3:
+        return images
+    color, alpha = images[..., :3], images[..., 3:]
+    return color * alpha + (1 - alpha) * background
+
+
+def resize(images: Tensor, width: int, height: int) -> Tensor:
+    """Resample ``[*b, H, W, C]`` with an anti-aliased bilinear filter; alpha is premultiplied while filtering.
+
+    Returns:
+        ``[*b, height, width, C]``.
+    """
+    *batch, old_height, old_width, channels = images.shape
+    if (old_width, old_height) == (width, height):
+        return images
+    flat = images.reshape(-1, old_height, old_width, channels)
+    if channels == 4:
+        flat = torch.cat([flat[..., :3] * flat[..., 3:], flat[..., 3:]], -1)
+    flat = torch.nn.functional.interpolate(
+        flat.permute(0, 3, 1, 2), size=(height, width), mode="bilinear", antialias=True, align_corners=False
+    ).permute(0, 2, 3, 1)
+    if channels == 4:
+        alpha = flat[..., 3:]
+        flat = torch.cat([flat[..., :3] / alpha.clamp_min(1e-6), alpha], -1)
+    return flat.reshape(*batch, height, width, channels).clamp(0, 1)
