@@ -59,7 +59,7 @@ class Cameras:
 
     @classmethod
     def from_opengl(cls, camera_to_world: Tensor, intrinsics: Tensor, width: int, height: int) -> Cameras:
-        """Cameras from camera-to-world matrices with OpenGL axes (x right, y up, z backward), as Blender and nerfstudio."""
+        """Cameras from camera-to-world matrices with OpenGL axes (x right, y up, z backward) (Blender, nerfstudio)."""
         camera_to_world = torch.as_tensor(camera_to_world)
         flip = camera_to_world.new_tensor([1.0, -1.0, -1.0, 1.0])
         return cls.from_opencv(camera_to_world * flip, intrinsics, width, height)

@@ -34,7 +34,7 @@ def load(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> Tensor:
         with Image.open(path) as image:
             if image.width * image.height > max_pixels:
                 raise DataError(
-                    f"{path}: {image.width}x{image.height} pixels exceed the limit of {max_pixels}; make it smaller first"
+                    f"{path}: {image.width}x{image.height} pixels exceed the limit of {max_pixels}; shrink it first"
                 )
             image = ImageOps.exif_transpose(image)
             pixels = _to_float(image)
@@ -69,7 +69,7 @@ def to_uint8(image: Tensor) -> np.ndarray:
 
 
 def save(path: str | Path, image: Tensor) -> None:
-    """Write ``[H, W, 3 or 4]`` values in [0, 1] to a file whose suffix names the format; the file appears whole or not at all."""
+    """Write ``[H, W, 3 or 4]`` values in [0, 1]; the suffix names the format, and the file appears whole or not at all."""
     from PIL import Image
 
     path = Path(path)

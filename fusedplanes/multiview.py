@@ -19,11 +19,11 @@ class MultiViewObject:
 
     Attributes:
         id: name, unique in its data set.
-        images: ``[V, H, W, 3 or 4]`` float32 in [0, 1], sRGB; with 4 channels the alpha is straight (not premultiplied).
+        images: ``[V, H, W, 3 or 4]`` float32 in [0, 1], sRGB; a fourth channel is straight alpha.
         cameras: ``V`` cameras of the same size.
         split: one of "train" or "test" per view.
         depth: optional ``[V, H, W]`` camera-z depth in world units, 0 where nothing is hit.
-        world_from_source: ``[4, 4]`` similarity from the coordinates of the object's file to the world; exports undo it.
+        world_from_source: ``[4, 4]`` similarity from the source file's coordinates to the world; exports undo it.
     """
 
     id: str
