@@ -69,7 +69,7 @@ def to_uint8(image: Tensor) -> np.ndarray:
 
 
 def save(path: str | Path, image: Tensor) -> None:
-    """Write ``[H, W, 3 or 4]`` values in [0, 1]; the suffix names the format, and the file appears whole or not at all."""
+    """Write ``[H, W, 3 or 4]`` values in [0, 1] atomically; the suffix names the format."""
     from PIL import Image
 
     path = Path(path)
