@@ -1,0 +1,108 @@
+"""Which implementation of a kernel runs, and the one door through which compiled CPU kernels are launched.
+
+Every op has a ``reference`` (plain torch, any device and float dtype, the definition) and a ``cpu`` implementation
+(numba, float32). The choice is made once per call by `resolve_backend`; the environment variable ``FUSEDPLANES_BACKEND``
+makes it for a whole process.
+
+Numba is imported when the first CPU kernel is built, never by importing this package. All launches pass through
+`launch`, because numba's portable thread pool aborts the process when two threads enter it at once.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable
+
+import torch
+from torch import Tensor
+
+from fusedplanes.errors import BackendUnavailable, ConfigError
+
+BACKENDS = ("reference", "cpu", "gpu")
+ENVIRONMENT_VARIABLE = "FUSEDPLANES_BACKEND"
+
+_launch_lock = threading.Lock()
+
+
+def resolve_backend(tensor: Tensor, override: str | None = None) -> str:
+    """Choose the implementation that handles ``tensor``.
+
+    Args:
+        tensor: the op's main input; its device and dtype decide.
+        override: "reference", "cpu" or "gpu"; None takes ``FUSEDPLANES_BACKEND`` and, without it, the fastest
+            implementation that exists for this tensor.
+
+    Returns:
+        "reference", "cpu" or "gpu".
+
+    Raises:
+        ConfigError: the name is none of the three.
+        BackendUnavailable: the backend that was asked for cannot take this tensor.
+
+    Example:
+        >>> resolve_backend(torch.zeros(3)), resolve_backend(torch.zeros(3, dtype=torch.float64))
+        ('cpu', 'reference')
+    """
+    asked = override or os.environ.get(ENVIRONMENT_VARIABLE) or None
+    fits_cpu = tensor.device.type == "cpu" and tensor.dtype == torch.float32
+    if asked is None:
+        return "cpu" if fits_cpu else "reference"
+    if asked not in BACKENDS:
+        source = "backend" if override else ENVIRONMENT_VARIABLE
+        raise ConfigError(f"{source} is {asked!r}; choose one of {', '.join(BACKENDS)}")
+    if asked == "gpu":
+        raise BackendUnavailable(
+            f"backend 'gpu' needs Triton kernels, which this version does not have; backend='reference' runs this op "
+            f"on {tensor.device.type} tensors"
+        )
+    if asked == "cpu" and not fits_cpu:
+        raise BackendUnavailable(
+            f"backend 'cpu' takes float32 tensors in main memory, not {str(tensor.dtype).removeprefix('torch.')} on "
+            f"{tensor.device.type}; convert the tensor or use backend='reference'"
+        )
+    return asked
+
+
+def compile_kernel(*signatures: str, parallel: bool = True, fastmath: bool | set[str] = False) -> Callable:
+    """Decorate a function as a compiled CPU kernel.
+
+    The signatures are explicit so that a launch never triggers a compilation. Machine code is cached on disk: beside
+    the source or, where that folder is read-only, in numba's user-wide cache; without either it is compiled per process.
+
+    Args:
+        signatures: numba type strings, e.g. ``"void(float32[:, ::1], float32[::1])"``.
+        parallel: allow ``numba.prange``.
+        fastmath: LLVM flags. ``{"contract", "reassoc", "nsz", "arcp"}`` vectorises sums and keeps NaN meaningful.
+
+    Returns:
+        A decorator whose result is to be run through `launch`.
+    """
+    import numba
+
+    def decorate(function: Callable) -> Callable:
+        options = dict(nogil=True, parallel=parallel, fastmath=fastmath, error_model="numpy")
+        try:
+            return numba.njit(list(signatures), cache=True, **options)(function)
+        except RuntimeError as error:
+            if "cannot cache function" not in str(error):
+                raise
+            return numba.njit(list(signatures), **options)(function)
+
+    return decorate
+
+
+def launch(kernel: Callable, *arguments: Tensor | float) -> None:
+    """Run a compiled kernel on torch's number of threads, one launch at a time in this process.
+
+    Args:
+        kernel: a function made by `compile_kernel`.
+        arguments: its arguments in order; tensors are passed as numpy arrays that share their memory, so they must be
+            contiguous and outputs must be allocated by the caller.
+    """
+    import numba
+
+    arrays = [argument.detach().numpy() if isinstance(argument, Tensor) else argument for argument in arguments]
+    with _launch_lock:
+        numba.set_num_threads(max(1, min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)))
+        kernel(*arrays)
