@@ -1,8 +1,8 @@
 """Which implementation of a kernel runs, and the one door through which compiled CPU kernels are launched.
 
 Every op has a ``reference`` (plain torch, any device and float dtype, the definition) and a ``cpu`` implementation
-(numba, float32). The choice is made once per call by `resolve_backend`; the environment variable ``FUSEDPLANES_BACKEND``
-makes it for a whole process.
+(numba, float32). The choice is made once per call by `resolve_backend`; the variable ``FUSEDPLANES_BACKEND`` of the
+environment makes it for a whole process.
 
 Numba is imported when the first CPU kernel is built, never by importing this package. All launches pass through
 `launch`, because numba's portable thread pool aborts the process when two threads enter it at once.
@@ -68,7 +68,7 @@ def compile_kernel(*signatures: str, parallel: bool = True, fastmath: bool | set
     """Decorate a function as a compiled CPU kernel.
 
     The signatures are explicit so that a launch never triggers a compilation. Machine code is cached on disk: beside
-    the source or, where that folder is read-only, in numba's user-wide cache; without either it is compiled per process.
+    the source or, where that folder is read-only, in numba's user-wide cache; without either, each process compiles.
 
     Args:
         signatures: numba type strings, e.g. ``"void(float32[:, ::1], float32[::1])"``.
