@@ -1,0 +1,39 @@
+"""`fusedplanes evaluate`: measure a run on held-out views."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+from tyro.conf import Positional
+
+from fusedplanes.cli.options import ComputeOptions, choose_device, parse
+
+
+@dataclass(frozen=True)
+class Evaluate(ComputeOptions):
+    """PSNR, foreground PSNR and SSIM on the views held out of training, beside three floors that need no model."""
+
+    run: Positional[Path]
+    """Run folder."""
+    data: Path | None = None
+    """Data set; the one the run was trained on if not given."""
+    objects: int = 0
+    """Evaluate only the first so many objects; 0 takes all."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Evaluate, arguments, "evaluate")
+    from fusedplanes import datasets
+    from fusedplanes.planes.evaluate import evaluate
+    from fusedplanes.planes.model import load
+    from fusedplanes.planes.run import data_folder
+
+    model = load(options.run, device=choose_device(options.device))
+    dataset = datasets.load(options.data or data_folder(options.run))
+    result = evaluate(model, dataset, objects=options.objects or None)
+    if options.json:
+        print(json.dumps(result.to_json()))
+        return
+    print(result.table())

@@ -1,0 +1,46 @@
+"""`fusedplanes export`: an object's planes, or its mesh."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from fusedplanes.cli.options import ComputeOptions, choose_device, parse
+
+
+@dataclass(frozen=True)
+class Export(ComputeOptions):
+    """Write an object in a form other programs read."""
+
+    run: Positional[Path]
+    """Run folder."""
+    object: str = ""
+    """Object id; the first one if not given."""
+    format: Literal["planes", "mesh"] = "planes"
+    """planes: composed planes [3*C, H, W] as safetensors; mesh: coloured triangles as .glb, .ply or .obj."""
+    out: Path | None = None
+    """Output file; named after the object if not given."""
+    resolution: int = 96
+    """Cells along a side of the grid the mesh is drawn from."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Export, arguments, "export")
+    from fusedplanes.planes.export import export_mesh, export_planes
+    from fusedplanes.planes.model import load
+
+    model = load(options.run, device=choose_device(options.device))
+    item = options.object or model.object_ids[0]
+    out = options.out or Path(f"{item}.{'safetensors' if options.format == 'planes' else 'glb'}")
+    if options.format == "planes":
+        export_planes(model, item, out)
+    else:
+        export_mesh(model, item, out, resolution=options.resolution)
+    if options.json:
+        print(json.dumps({"object": item, "format": options.format, "file": str(out), "bytes": out.stat().st_size}))
+    elif not options.quiet:
+        print(f"wrote {out} ({out.stat().st_size:,} bytes)")

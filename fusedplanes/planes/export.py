@@ -1,0 +1,161 @@
+"""Write trained objects in forms that other programs read."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from fusedplanes.cameras import Cameras
+from fusedplanes.errors import ConfigError, DataError
+from fusedplanes.fields import ObjectPlanes, query_field
+from fusedplanes.files import write_atomically
+from fusedplanes.planes.model import PlanesModel
+
+SURFACE_THICKNESS = 0.05
+"""The mesh is drawn where crossing this length (world units) would absorb half of the light."""
+COLOR_VIEWS = 26
+MESH_FORMATS = (".glb", ".obj", ".ply")
+
+
+def export_planes(model: PlanesModel, item: str | ObjectPlanes, path: str | Path) -> None:
+    """Write the composed planes ``[3*C, H, W]`` of an object as safetensors, with their layout in the metadata.
+
+    Raises:
+        ConfigError: a suffix other than .safetensors.
+    """
+    from safetensors.torch import save
+
+    path = Path(path)
+    if path.suffix != ".safetensors":
+        raise ConfigError(f"{path}: planes are written as .safetensors")
+    metadata = {
+        "format": "fusedplanes-planes",
+        "format_version": "1",
+        "order": "XY, XZ, YZ; micro channels first in each",
+        "box": "[-1, 1]^3, index 0 at the -1 side, cells as align_corners=False",
+    }
+    write_atomically(path, save({"planes": model.planes(item).cpu()}, metadata))
+
+
+def export_mesh(model: PlanesModel, item: str | ObjectPlanes, path: str | Path, *, resolution: int = 96) -> None:
+    """Draw an object's surface as triangles with vertex colours.
+
+    The surface is a level set of the density (marching cubes). Colours are blended from 26 rendered views: only those
+    that see a vertex count, and the more the more frontally they see it. The mesh is in the coordinates of the object's
+    source file; .glb is always y-up, as glTF requires.
+
+    Args:
+        path: .glb, .obj or .ply.
+        resolution: cells along a side of the box, 8 to 512.
+
+    Raises:
+        ConfigError: another suffix or resolution, or scikit-image is not installed.
+        DataError: the object has no surface.
+    """
+    import trimesh
+
+    path = Path(path)
+    if path.suffix.lower() not in MESH_FORMATS:
+        raise ConfigError(f"{path}: cannot write '{path.suffix}' meshes; choose one of {', '.join(MESH_FORMATS)}")
+    if not 8 <= resolution <= 512:
+        raise ConfigError(f"resolution {resolution}: choose 8 to 512 cells")
+    item = model.object_planes(item)
+    vertices, faces, normals = _surface(model, item, resolution)
+    colors = _vertex_colors(model, item, vertices, normals)
+    if item.world_from_source is not None:
+        source_from_world = np.linalg.inv(item.world_from_source.cpu().double().numpy())
+        vertices = vertices @ source_from_world[:3, :3].T + source_from_world[:3, 3]
+        up = source_from_world[:3, 2]
+    else:
+        up = np.array([0.0, 0.0, 1.0])
+    if path.suffix.lower() == ".glb" and np.argmax(np.abs(up)) != 1:
+        vertices = vertices[:, [0, 2, 1]] * np.array([1.0, 1.0, -1.0])
+    mesh = trimesh.Trimesh(vertices, faces, vertex_colors=colors, process=False)
+    data = mesh.export(file_type=path.suffix.lower().removeprefix("."))
+    write_atomically(path, data.encode() if isinstance(data, str) else data)
+
+
+@torch.no_grad()
+def _density_grid(model: PlanesModel, item: ObjectPlanes, resolution: int) -> np.ndarray:
+    """Raw density at the corners of the grid, ``[n, n, n]`` over x, y, z, a slice of x at a time."""
+    planes, decoder = model.composed(item)
+    line = torch.linspace(-1, 1, resolution + 1, device=model.device)
+    y, z = torch.meshgrid(line, line, indexing="ij")
+    slices = []
+    for x in line:
+        points = torch.stack([x.expand_as(y), y, z], -1).flatten(0, 1)
+        density, _ = query_field(planes, decoder, points)
+        slices.append(density.view_as(y).cpu())
+    return torch.stack(slices).numpy()
+
+
+def _surface(model: PlanesModel, item: ObjectPlanes, resolution: int):
+    try:
+        from skimage.measure import marching_cubes
+    except ImportError as error:
+        raise ConfigError(
+            "mesh export needs scikit-image; install it with: pip install 'fusedplanes[meshes]'"
+        ) from error
+    grid = _density_grid(model, item, resolution)
+    # softplus(raw - 1) = ln 2 / thickness, solved for the raw density.
+    level = 1 + math.log(math.expm1(math.log(2) / SURFACE_THICKNESS))
+    # The box's own faces close the surface.
+    grid = np.pad(grid, 1, constant_values=min(float(grid.min()), level - 1))
+    if grid.max() <= level:
+        raise DataError("mesh: the object has no surface; its density stays below the level everywhere")
+    vertices, faces, normals, _ = marching_cubes(grid, level, gradient_direction="ascent")
+    step = 2 / resolution
+    return (vertices - 1) * step - 1, faces, normals / np.linalg.norm(normals, axis=1, keepdims=True).clip(1e-12)
+
+
+def _vertex_colors(model: PlanesModel, item: ObjectPlanes, vertices: np.ndarray, normals: np.ndarray) -> np.ndarray:
+    from scipy.spatial import cKDTree
+
+    cameras = _surrounding_cameras()
+    rendered = model.render(item, cameras).color.cpu()
+    depth = model.geometry(item, cameras).depth.cpu()
+    points = torch.from_numpy(np.ascontiguousarray(vertices)).float()
+    facing = torch.from_numpy(np.ascontiguousarray(normals)).float()
+    total = torch.zeros(len(points), 3)
+    weight = torch.zeros(len(points), 1)
+    for view in range(len(cameras)):
+        camera = cameras[view]
+        in_camera = (points - camera.positions) @ camera.camera_to_world[:3, :3]
+        z = in_camera[:, 2:]
+        pixel = (in_camera / z) @ camera.intrinsics.T
+        place = pixel[:, :2] / torch.tensor([camera.width, camera.height]) * 2 - 1
+        seen = _sample(depth[view][..., None], place)
+        color = _sample(rendered[view], place)
+        toward = torch.nn.functional.normalize(camera.positions - points, dim=-1)
+        frontal = (toward * facing).sum(-1, keepdim=True).abs()
+        visible = (z <= seen + SURFACE_THICKNESS) & (seen > 0)
+        share = visible * frontal.square()
+        total += share * color
+        weight += share
+    colors = (total / weight.clamp_min(1e-8)).numpy()
+    known = weight[:, 0].numpy() > 1e-6
+    if known.any() and not known.all():
+        # Vertices that no view sees (the inside, deep folds) take the colour of the nearest one that is seen.
+        nearest = cKDTree(vertices[known]).query(vertices[~known])[1]
+        colors[~known] = colors[known][nearest]
+    return (colors.clip(0, 1) * 255 + 0.5).astype(np.uint8)
+
+
+def _surrounding_cameras() -> Cameras:
+    """26 directions: the faces, edges and corners of a cube."""
+    grid = torch.tensor([-1.0, 0.0, 1.0])
+    directions = torch.cartesian_prod(grid, grid, grid)
+    directions = directions[directions.norm(dim=-1) > 0]
+    assert len(directions) == COLOR_VIEWS
+    return Cameras.look_at(2.7 * torch.nn.functional.normalize(directions, dim=-1), width=128, height=128)
+
+
+def _sample(image: Tensor, place: Tensor) -> Tensor:
+    """Values of ``[H, W, K]`` at ``[N, 2]`` in [-1, 1]."""
+    grid = place[None, None]
+    values = torch.nn.functional.grid_sample(image.permute(2, 0, 1)[None], grid, mode="nearest", align_corners=False)
+    return values[0, :, 0].T

@@ -1,0 +1,347 @@
+"""Planar models of an object class: Fused-Planes, its ultra-lightweight variant, and plain Tri-Planes.
+
+All three are one arrangement (`ModelConfig`) of the same field and the same renderer; `FusedPlanes` and `TriPlanes` are
+the names under which they are used.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from torch import Tensor, nn
+
+from fusedplanes.autoencoders.image import ImageAutoencoder
+from fusedplanes.cameras import Cameras
+from fusedplanes.errors import CheckpointError, ConfigError, DataError
+from fusedplanes.fields import FieldDecoder, ObjectPlanes, compose_planes, query_field
+from fusedplanes.planes.config import ModelConfig, RunConfig
+from fusedplanes.rays import Rays
+from fusedplanes.rendering.volume import MINIMUM_ALPHA, RenderOutput, render_cameras
+from fusedplanes.training.object_store import MemoryObjectStore, ObjectStore
+
+DECODER_PREFIX = "decoder."
+VIEWS_AT_ONCE = 8
+
+
+class SharedParts(nn.Module):
+    """What all objects of a class share: base planes, field decoder, autoencoder and the statistics of its latents."""
+
+    def __init__(self, config: ModelConfig) -> None:
+        super().__init__()
+        side = config.resolution
+        # Micro planes start at zero and weights at variance 1/M, so that both groups of channels start on one scale
+        # (the published start, all standard normal, puts the macro planes sqrt(M) above the micro planes).
+        self.base_planes = nn.Parameter(
+            BASE_SCALE * torch.randn(config.base_planes, 3, side, side, config.macro_channels)
+        )
+        self.decoder = FieldDecoder(config.channels, config.hidden, config.values) if config.shared_decoder else None
+        self.autoencoder = None if config.autoencoder is None else ImageAutoencoder(config.autoencoder)
+        # Standardised latents have mean 0 and deviation 1 in every channel over the cached training views.
+        self.register_buffer("latent_mean", torch.zeros(config.values))
+        self.register_buffer("latent_scale", torch.ones(config.values))
+
+
+BASE_SCALE = 0.3
+MICRO_SCALE = 0.1
+
+
+def initial_object(config: ModelConfig, generator: torch.Generator) -> dict[str, Tensor]:
+    """Starting values of one object's own tensors, by name."""
+    side = config.resolution
+    tensors = {
+        "micro_planes": MICRO_SCALE * torch.randn(3, side, side, config.micro_channels, generator=generator),
+        "weights": torch.randn(config.base_planes, generator=generator) / max(config.base_planes, 1) ** 0.5,
+    }
+    if not config.shared_decoder:
+        decoder = FieldDecoder.initial(config.channels, config.hidden, config.values, generator)
+        tensors |= {DECODER_PREFIX + name: value for name, value in decoder.items()}
+    return tensors
+
+
+@dataclass(frozen=True)
+class Geometry:
+    """Surface seen from cameras, marched from the density at full image resolution.
+
+    Attributes:
+        alpha: ``[V, H, W]`` coverage in [0, 1].
+        depth: ``[V, H, W]`` expected camera-z depth in world units, 0 where ``alpha < 1e-4``.
+        normals: ``[V, H, W, 3]`` unit world normals facing the camera, 0 where there is no depth.
+    """
+
+    alpha: Tensor
+    depth: Tensor
+    normals: Tensor
+
+
+class PlanesModel:
+    """A trained class: shared parts, and a store with one small record per object.
+
+    Everywhere an object is asked for, its id or an `ObjectPlanes` is accepted.
+
+    Args:
+        config: the run's configuration.
+        shared: shared parts; fresh ones if not given.
+        store: where objects are read from; an empty one in memory if not given.
+    """
+
+    def __init__(self, config: RunConfig, shared: SharedParts | None = None, store: ObjectStore | None = None) -> None:
+        self.config = config
+        self.shared = SharedParts(config.model) if shared is None else shared
+        self.store = MemoryObjectStore() if store is None else store
+        self._background_latents: dict[tuple[int, int], Tensor] = {}
+
+    @classmethod
+    def load(cls, run: str | Path, *, device: str | torch.device = "cpu") -> PlanesModel:
+        """Open a run folder written by `fusedplanes train`.
+
+        Args:
+            run: the folder.
+            device: where the shared parts go and where objects are rendered.
+
+        Raises:
+            CheckpointError: no checkpoint there, a damaged one, or one of a newer version.
+            ConfigError: the run holds another method than this class stands for.
+
+        Example:
+            >>> model = FusedPlanes.load("runs/cars")  # doctest: +SKIP
+            >>> output = model.render("car_003", Cameras.orbit(8))  # doctest: +SKIP
+        """
+        from fusedplanes.planes.run import open_run
+
+        config, shared, store = open_run(run)
+        model = cls(config, shared.to(device).eval().requires_grad_(False), store)
+        if config.method not in cls.METHODS:
+            raise ConfigError(f"{run}: holds a {config.method} model; open it with fusedplanes.load")
+        return model
+
+    METHODS: tuple[str, ...] = ("fused-planes", "ulw", "tri-planes")
+
+    # Objects ------------------------------------------------------------------------------------------------------
+
+    @property
+    def object_ids(self) -> list[str]:
+        """Ids of the stored objects, in the order of the data set they were trained on."""
+        return list(self.store.ids)
+
+    @property
+    def device(self) -> torch.device:
+        return self.shared.latent_mean.device
+
+    def object_planes(self, item: str | ObjectPlanes) -> ObjectPlanes:
+        """The stored planes and weights of an object, on the model's device."""
+        if isinstance(item, ObjectPlanes):
+            return item
+        if item not in self.store:
+            raise DataError(
+                f"object '{item}' is not in this model; `object_ids` lists the {len(self.store.ids)} it has"
+            )
+        record = {name: value.to(self.device).float() for name, value in self.store.read(item).items()}
+        return object_from_record(record)
+
+    def interpolate(self, a: str | ObjectPlanes, b: str | ObjectPlanes, t: float) -> ObjectPlanes:
+        """The object a fraction ``t`` of the way from ``a`` to ``b``: planes and weights are mixed linearly."""
+        return self.object_planes(a).interpolate(self.object_planes(b), t)
+
+    def composed(self, item: str | ObjectPlanes) -> tuple[Tensor, dict[str, Tensor]]:
+        """Composed planes ``[3, H, W, C]`` and the field decoder of an object."""
+        item = self.object_planes(item)
+        planes = compose_planes(item.micro_planes[None], item.weights[None], self.shared.base_planes)[0]
+        return planes, self.shared.decoder.tensors() if item.decoder is None else item.decoder
+
+    @torch.no_grad()
+    def planes(self, item: str | ObjectPlanes, *, layout: str = "channels_first") -> Tensor:
+        """An object's composed planes.
+
+        Args:
+            layout: "channels_first" gives ``[3*C, H, W]`` (contiguous, for 2D networks; XY, XZ, YZ one after another),
+                "channels_last" gives ``[3, H, W, C]``.
+        """
+        planes, _ = self.composed(item)
+        if layout == "channels_last":
+            return planes
+        if layout != "channels_first":
+            raise ConfigError(f"layout '{layout}' does not exist; choose channels_first or channels_last")
+        return planes.permute(0, 3, 1, 2).flatten(0, 1).contiguous()
+
+    # Rendering ----------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def render(self, item: str | ObjectPlanes, cameras: Cameras) -> RenderOutput:
+        """Render views of an object over the background the model was trained with.
+
+        Args:
+            item: id or planes.
+            cameras: ``[V]`` or a single camera; width and height divisible by the autoencoder's factor.
+
+        Returns:
+            ``color [V, H, W, 3]`` in [0, 1]. A latent model's ``alpha`` and ``depth`` are marched at latent
+            resolution; `geometry` gives them at any resolution.
+
+        Raises:
+            DataError: unknown id, or an image size the latent grid does not divide.
+        """
+        single = not cameras.batch_shape
+        cameras = (cameras[None] if single else cameras).to(self.device, torch.float32)
+        planes, decoder = self.composed(item)
+        parts = [
+            self._render_views(planes, decoder, cameras[start : start + VIEWS_AT_ONCE])
+            for start in range(0, len(cameras), VIEWS_AT_ONCE)
+        ]
+        color, alpha, depth = (torch.cat([getattr(p, name) for p in parts]) for name in ("color", "alpha", "depth"))
+        output = RenderOutput(color.clamp(0, 1), alpha, depth)
+        return RenderOutput(output.color[0], output.alpha[0], output.depth[0]) if single else output
+
+    def _render_views(self, planes: Tensor, decoder: dict[str, Tensor], cameras: Cameras) -> RenderOutput:
+        output = render_field_views(self.config.model, planes[None], decoder, cameras[None], self.background(cameras))
+        color, alpha, depth = output.color[0], output.alpha[0], output.depth[0]
+        if self.shared.autoencoder is not None:
+            color = self.decode(color)
+        return RenderOutput(color, alpha, depth)
+
+    def decode(self, latents: Tensor) -> Tensor:
+        """Standardised latents ``[B, h, w, c]`` to images ``[B, H, W, 3]``, not clamped."""
+        return self.shared.autoencoder.decode(latents * self.shared.latent_scale + self.shared.latent_mean)
+
+    def background(self, cameras: Cameras) -> Tensor:
+        """What lies behind the object for `render_cameras`: a colour, or the encoder's present code of an empty image."""
+        color = torch.tensor(self.config.model.background, device=self.device)
+        if self.shared.autoencoder is None:
+            return color
+        size = (cameras.height, cameras.width)
+        if size not in self._background_latents:
+            empty = color.expand(1, *size, 3)
+            with torch.no_grad():
+                mean, _ = self.shared.autoencoder.encode(empty)
+            self._background_latents[size] = (mean[0] - self.shared.latent_mean) / self.shared.latent_scale
+        return self._background_latents[size]
+
+    def geometry(self, item: str | ObjectPlanes, cameras: Cameras) -> Geometry:
+        """March the density alone, at the cameras' own resolution.
+
+        Args:
+            item: id or planes.
+            cameras: ``[V]`` or a single camera, of any size.
+        """
+        single = not cameras.batch_shape
+        cameras = (cameras[None] if single else cameras).to(self.device, torch.float32)
+        planes, decoder = self.composed(item)
+        model = self.config.model
+        parts = []
+        for index in range(len(cameras)):
+            view = cameras[index : index + 1]
+            rays = Rays.from_cameras(view)
+            with torch.no_grad():
+                output = render_cameras(
+                    planes[None],
+                    decoder,
+                    view[None],
+                    torch.zeros(model.values, device=self.device),
+                    rays=rays[None],
+                    coarse_samples=model.coarse_samples,
+                    fine_samples=model.fine_samples,
+                )
+            alpha, depth = output.alpha[0, 0], output.depth[0, 0]
+            shape = depth.shape
+            cosine = (rays.directions[0] * view.forward).sum(-1)
+            points = rays.origins[0] + rays.directions[0] * (depth.flatten() / cosine)[:, None]
+            points.requires_grad_(True)
+            with torch.enable_grad():
+                density, _ = query_field(planes, decoder, points)
+                (gradient,) = torch.autograd.grad(density.sum(), points)
+            normals = -nn.functional.normalize(gradient, dim=-1)
+            toward = (normals * rays.directions[0]).sum(-1, keepdim=True)
+            normals = torch.where(toward > 0, -normals, normals) * (depth.flatten()[:, None] > 0)
+            parts.append((alpha, depth, normals.view(*shape, 3)))
+        alpha, depth, normals = (torch.stack(values) for values in zip(*parts, strict=True))
+        return Geometry(alpha[0], depth[0], normals[0]) if single else Geometry(alpha, depth, normals)
+
+    # Accounting ---------------------------------------------------------------------------------------------------
+
+    def object_bytes(self, *, bytes_per_value: int = 4) -> int:
+        """Payload of one object: its own numbers at the given precision, without file overhead."""
+        return self.config.model.object_values * bytes_per_value
+
+    def shared_bytes(self, *, encoder: bool = True, bytes_per_value: int = 4) -> int:
+        """Payload of what the class shares; the encoder is not needed for rendering."""
+        count = sum(p.numel() for p in self.shared.parameters())
+        if not encoder and self.shared.autoencoder is not None:
+            count -= sum(p.numel() for p in self.shared.autoencoder.encoder_parameters())
+        return count * bytes_per_value
+
+
+def object_from_record(record: dict[str, Tensor]) -> ObjectPlanes:
+    """An object from its stored tensors by name."""
+    decoder = {
+        name.removeprefix(DECODER_PREFIX): value for name, value in record.items() if name.startswith(DECODER_PREFIX)
+    }
+    return ObjectPlanes(record["micro_planes"], record["weights"], decoder or None, record.get("world_from_source"))
+
+
+def render_field_views(
+    model: ModelConfig,
+    planes: Tensor,
+    decoder: dict[str, Tensor],
+    cameras: Cameras,
+    background: Tensor,
+    *,
+    seed: int | None = None,
+) -> RenderOutput:
+    """Render the field itself, colours or latents, for image cameras ``[B, V]``.
+
+    A latent field is rendered on the autoencoder's grid: the cameras shrink by its factor.
+
+    Raises:
+        DataError: the factor does not divide the image size.
+    """
+    if model.autoencoder is not None:
+        cameras = latent_cameras(cameras, model.autoencoder.downscale)
+    return render_cameras(
+        planes,
+        decoder,
+        cameras,
+        background,
+        coarse_samples=model.coarse_samples,
+        fine_samples=model.fine_samples,
+        value_activation="sigmoid" if model.autoencoder is None else "linear",
+        seed=seed,
+    )
+
+
+def latent_cameras(cameras: Cameras, factor: int) -> Cameras:
+    """The same views on the latent grid."""
+    if cameras.width % factor or cameras.height % factor:
+        raise DataError(
+            f"image size {cameras.width}x{cameras.height}: both sides must be divisible by {factor}, "
+            "the autoencoder's factor"
+        )
+    return cameras.resized(cameras.width // factor, cameras.height // factor)
+
+
+class FusedPlanes(PlanesModel):
+    """Fused-Planes and its ultra-lightweight variant: fields in an autoencoder's latent space over shared base planes."""
+
+    METHODS = ("fused-planes", "ulw")
+
+
+class TriPlanes(PlanesModel):
+    """Plain Tri-Planes: independent objects, each with its own planes and decoder, rendered as colours."""
+
+    METHODS = ("tri-planes",)
+
+
+def load(run: str | Path, *, device: str | torch.device = "cpu") -> PlanesModel:
+    """Open a run folder whatever planar method it holds.
+
+    Raises:
+        CheckpointError: no checkpoint there, a damaged one, or one of a newer version.
+    """
+    from fusedplanes.planes.run import read_config
+
+    run = Path(run)
+    if not run.is_dir():
+        raise CheckpointError(f"{run}: no such run folder")
+    method = read_config(run).method
+    kind = TriPlanes if method in TriPlanes.METHODS else FusedPlanes
+    return kind.load(run, device=device)

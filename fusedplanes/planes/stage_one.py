@@ -1,0 +1,276 @@
+"""Stage 1: train shared parts and the planes of a class's objects together.
+
+Three phases (Fused-Planes, section 3.2): the autoencoder on images alone; a warm-up of the planes on random rays of its
+cached latents; a joint phase in which the image decoder learns to decode what the planes render. Plain Tri-Planes have
+the second only, on colours.
+
+A step works on a few objects (object-major): their planes are composed once, the optimiser touches their rows and the
+shared parts, and nothing else, so a step costs the same for fifty objects as for a hundred thousand.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+import math
+
+import torch
+from torch import Tensor
+
+from fusedplanes.cameras import Cameras
+from fusedplanes.fields import compose_planes
+from fusedplanes.planes.config import PhaseConfig, RunConfig
+from fusedplanes.planes.model import DECODER_PREFIX, PlanesModel, initial_object, latent_cameras
+from fusedplanes.planes.views import RayTargets, TrainingViews
+from fusedplanes.rays import Rays
+from fusedplanes.rendering.volume import render_rays
+from fusedplanes.training.autoencoder import AutoencoderTrainer
+from fusedplanes.training.latent_cache import LatentCache
+from fusedplanes.training.losses import total_variation
+from fusedplanes.training.object_optimizer import ObjectAdam, ObjectTable
+
+
+@dataclass(frozen=True)
+class Phase:
+    """A named number of steps and the function that takes one."""
+
+    name: str
+    steps: int
+    step: Callable[[int], Mapping[str, Tensor | float]]
+
+
+def step_generator(seed: int, phase: str, step: int) -> torch.Generator:
+    """The random numbers of one step, a function of where in the run it stands and of nothing that came before."""
+    key = (seed * 1_000_003 + sum(ord(letter) * 31**i for i, letter in enumerate(phase))) & 0x7FFF_FFFF
+    return torch.Generator().manual_seed((key << 32) | step)
+
+
+class ObjectBatches:
+    """Rows of the objects in each step: every object once per epoch, in an order drawn per epoch."""
+
+    def __init__(self, objects: int, size: int, seed: int) -> None:
+        self.objects, self.size, self.seed = objects, min(size, objects), seed
+
+    def __call__(self, step: int) -> Tensor:
+        first = step * self.size
+        rows = []
+        for position in range(first, first + self.size):
+            epoch, place = divmod(position, self.objects)
+            rows.append(self._order(epoch)[place])
+        # The end of one epoch and the start of the next may name an object twice; once is enough.
+        return torch.tensor(sorted(set(rows)))
+
+    def _order(self, epoch: int) -> list[int]:
+        if getattr(self, "_cached", (None,))[0] != epoch:
+            order = torch.randperm(self.objects, generator=step_generator(self.seed, "epoch", epoch)).tolist()
+            self._cached = (epoch, order)
+        return self._cached[1]
+
+
+def annealed(step: int, steps: int, final: float) -> float:
+    """Cosine factor of the learning rates: 1 at the first step, ``final`` at the last, after a short linear rise."""
+    rise = min(1.0, (step + 1) / min(50, max(steps // 10, 1)))
+    return rise * (final + (1 - final) * 0.5 * (1 + math.cos(math.pi * step / max(steps, 1))))
+
+
+class StageOne:
+    """State of a stage-1 run: the model's shared parts, the objects' table, and the optimisers of both.
+
+    Args:
+        config: the run's configuration.
+        views: training views of every object.
+        device: where steps run.
+    """
+
+    def __init__(self, config: RunConfig, views: TrainingViews, *, device: str | torch.device = "cpu") -> None:
+        self.config, self.views, self.device = config, views, torch.device(device)
+        torch.manual_seed(config.training.seed)
+        self.model = PlanesModel(config)
+        self.shared = self.model.shared.to(self.device)
+        generator = torch.Generator().manual_seed(config.training.seed)
+        first = [initial_object(config.model, generator) for _ in views.ids]
+        tensors = {name: torch.stack([item[name] for item in first]) for name in first[0]}
+        self.table = ObjectTable(views.ids, tensors)
+        self.object_adam = ObjectAdam(self.table)
+        self.targets: RayTargets | None = None
+        self.latents: LatentCache | None = None
+        self._set_up_phases()
+
+    def _set_up_phases(self) -> None:
+        training = self.config.training
+        self.phases: list[Phase] = []
+        if self.shared.autoencoder is not None and training.autoencoder_steps:
+            self.autoencoder_trainer = AutoencoderTrainer(self.shared.autoencoder, steps=training.autoencoder_steps)
+            self.phases.append(Phase("autoencoder", training.autoencoder_steps, self._autoencoder_step))
+        self.phases.append(Phase("warm-up", training.warm_up.steps, self._warm_up_step))
+        if training.joint is not None:
+            self.phases.append(Phase("joint", training.joint.steps, self._joint_step))
+        self._batches = {
+            name: ObjectBatches(len(self.views), phase.objects_per_batch, training.seed)
+            for name, phase in (("warm-up", training.warm_up), ("joint", training.joint))
+            if phase is not None
+        }
+        self._adams: dict[str, torch.optim.Adam] = {}
+
+    # Phases -------------------------------------------------------------------------------------------------------
+
+    def prepare(self, phase: str) -> None:
+        """What a phase needs that is not part of the checkpoint: ray targets, from cached latents or from images."""
+        if phase == "autoencoder":
+            return
+        background = torch.tensor(self.config.model.background)
+        if self.shared.autoencoder is None:
+            self.targets = RayTargets.colors(self.views, background)
+            return
+        self.latents = LatentCache.build(self.shared.autoencoder, self.views.images, background)
+        self.shared.latent_mean.copy_(self.latents.mean)
+        self.shared.latent_scale.copy_(self.latents.scale)
+        latents = [self.latents.standardised(index) for index in range(len(self.views))]
+        width, height = self.views.size
+        empty = self.model.background(Cameras.orbit(1, width=width, height=height))
+        self.targets = RayTargets.latents(self.views, latents, empty, self.config.model.autoencoder.downscale)
+
+    def _autoencoder_step(self, step: int) -> Mapping[str, Tensor | float]:
+        training = self.config.training
+        generator = step_generator(training.seed, "autoencoder", step)
+        background = torch.tensor(self.config.model.background)
+        images = []
+        for _ in range(training.autoencoder_batch):
+            index = int(torch.randint(len(self.views), (), generator=generator))
+            view = torch.randint(len(self.views.cameras[index]), (1,), generator=generator)
+            images.append(self.views.colors(index, view, background))
+        return self.autoencoder_trainer.step(torch.cat(images))
+
+    def _warm_up_step(self, step: int) -> Mapping[str, Tensor | float]:
+        phase, training, model = self.config.training.warm_up, self.config.training, self.config.model
+        generator = step_generator(training.seed, "warm-up", step)
+        rows = self._batches["warm-up"](step)
+        leaves, planes, decoder = self._compose(rows)
+        rays, values, background = self.targets.sample(
+            rows.tolist(), phase.rays_per_object, training.foreground_rays, generator
+        )
+        marched = render_rays(
+            planes,
+            decoder,
+            rays,
+            coarse_samples=model.coarse_samples,
+            fine_samples=model.fine_samples,
+            value_activation="sigmoid" if model.autoencoder is None else "linear",
+            seed=_jitter_seed(generator),
+        )
+        predicted = marched.values + (1 - marched.alpha[..., None]) * background
+        error = (predicted - values).square().mean()
+        loss = error + training.total_variation * total_variation(planes)
+        self._update("warm-up", phase, step, loss, leaves, rows)
+        return {"loss": loss.detach(), "psnr": -10 * error.detach().log10()}
+
+    def _joint_step(self, step: int) -> Mapping[str, Tensor | float]:
+        phase, training, model = self.config.training.joint, self.config.training, self.config.model
+        generator = step_generator(training.seed, "joint", step)
+        rows = self._batches["joint"](step)
+        leaves, planes, decoder = self._compose(rows)
+        white = torch.tensor(model.background)
+        images, cameras, targets = [], [], []
+        for index in rows.tolist():
+            count = len(self.views.cameras[index])
+            chosen = torch.randperm(count, generator=generator)[: phase.views_per_object]
+            images.append(self.views.colors(index, chosen, white))
+            cameras.append(self.views.cameras[index][chosen])
+            if not phase.encoder_rate:
+                targets.append(self.latents.standardised(index)[chosen])
+        images = torch.stack(images)
+        batch = latent_cameras(
+            Cameras(
+                torch.stack([c.camera_to_world for c in cameras]),
+                torch.stack([c.intrinsics for c in cameras]),
+                *self.views.size,
+            ),
+            model.autoencoder.downscale,
+        )
+        rays = Rays.from_cameras(batch)
+        marched = render_rays(
+            planes,
+            decoder,
+            rays.flatten(-2, -1),
+            coarse_samples=model.coarse_samples,
+            fine_samples=model.fine_samples,
+            seed=_jitter_seed(generator),
+        )
+        shape = (*batch.batch_shape, batch.height, batch.width)
+        alpha = marched.alpha.view(*shape, 1)
+        background = self.targets.background.view(batch.height, batch.width, -1)
+        rendered = marched.values.view(*shape, -1) + (1 - alpha) * background
+        flat_images = images.flatten(0, 1)
+        if phase.encoder_rate:
+            mean, _ = self.shared.autoencoder.encode(flat_images)
+            latents = (mean - self.shared.latent_mean) / self.shared.latent_scale
+        else:
+            latents = torch.stack(targets).flatten(0, 1)
+        rendered = rendered.flatten(0, 1)
+        color_error = (self.model.decode(rendered) - flat_images).square().mean()
+        latent_error = (rendered - latents).square().mean()
+        loss = training.color_loss * color_error + training.latent_loss * latent_error
+        if training.autoencoder_loss:
+            loss = loss + training.autoencoder_loss * (self.model.decode(latents) - flat_images).square().mean()
+        loss = loss + training.total_variation * total_variation(planes)
+        self._update("joint", phase, step, loss, leaves, rows)
+        return {
+            "loss": loss.detach(),
+            "latent": latent_error.detach(),
+            "psnr": -10 * color_error.detach().log10(),
+        }
+
+    # Parameters ---------------------------------------------------------------------------------------------------
+
+    def _compose(self, rows: Tensor) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
+        leaves = {name: tensor[rows].to(self.device).requires_grad_() for name, tensor in self.table.tensors.items()}
+        planes = compose_planes(leaves["micro_planes"], leaves["weights"], self.shared.base_planes)
+        if self.shared.decoder is not None:
+            return leaves, planes, self.shared.decoder.tensors()
+        own = {name.removeprefix(DECODER_PREFIX): leaves[name] for name in leaves if name.startswith(DECODER_PREFIX)}
+        return leaves, planes, own
+
+    def _update(
+        self, name: str, phase: PhaseConfig, step: int, loss: Tensor, leaves: dict[str, Tensor], rows: Tensor
+    ) -> None:
+        adam = self.shared_adam(name)
+        if adam is not None:
+            adam.zero_grad(set_to_none=True)
+        loss.backward()
+        total = self.config.training.warm_up.steps if name == "warm-up" else phase.steps
+        factor = annealed(step, total, phase.final_rate)
+        if adam is not None:
+            for group in adam.param_groups:
+                group["lr"] = factor * group["base_lr"]
+            adam.step()
+        rates = {"micro_planes": phase.micro_rate, "weights": phase.weights_rate}
+        for key, leaf in leaves.items():
+            if leaf.grad is not None and leaf.numel():
+                rate = rates.get(key, phase.decoder_rate)
+                self.object_adam.step(key, rows, leaf.grad, factor * rate)
+
+    def shared_adam(self, name: str) -> torch.optim.Adam | None:
+        """The optimiser of the shared parts in a phase; every phase starts a fresh one."""
+        phase = self.config.training.warm_up if name == "warm-up" else self.config.training.joint
+        if name not in self._adams:
+            groups = [([self.shared.base_planes], phase.base_rate)]
+            if self.shared.decoder is not None:
+                groups.append((list(self.shared.decoder.parameters()), phase.decoder_rate))
+            if self.shared.autoencoder is not None:
+                groups.append((list(self.shared.autoencoder.decoder_parameters()), phase.image_decoder_rate))
+                groups.append((list(self.shared.autoencoder.encoder_parameters()), phase.encoder_rate))
+            groups = [
+                {"params": [p for p in parameters if p.numel()], "base_lr": rate, "lr": rate}
+                for parameters, rate in groups
+                if rate > 0 and any(p.numel() for p in parameters)
+            ]
+            trained = {id(p) for group in groups for p in group["params"]}
+            for parameter in self.shared.parameters():
+                parameter.requires_grad_(id(parameter) in trained)
+            self._adams[name] = torch.optim.Adam(groups, fused=True) if groups else None
+        return self._adams[name]
+
+
+def _jitter_seed(generator: torch.Generator) -> int:
+    return int(torch.randint(1 << 30, (), generator=generator))

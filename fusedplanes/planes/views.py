@@ -1,0 +1,156 @@
+"""Training views of a class, ready to be sampled: cameras, coverage and target values per object.
+
+Everything random here comes from a generator the caller seeds from (run seed, phase, step), so that a resumed run draws
+what an uninterrupted one would have drawn.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from fusedplanes.cameras import Cameras
+from fusedplanes.errors import DataError
+from fusedplanes.images import composite_over
+from fusedplanes.multiview import MultiViewDataset
+from fusedplanes.rays import Rays, intersect_box
+
+
+@dataclass
+class TrainingViews:
+    """The training views of every object, images as bytes.
+
+    Attributes:
+        ids: object ids, in the data set's order.
+        images: per object ``[V, H, W, 4]`` uint8, straight alpha.
+        cameras: per object ``V`` cameras of the images' size.
+        world_from_source: per object ``[4, 4]``.
+    """
+
+    ids: list[str]
+    images: list[Tensor]
+    cameras: list[Cameras]
+    world_from_source: list[Tensor]
+
+    @classmethod
+    def read(cls, dataset: MultiViewDataset, *, split: str = "train") -> TrainingViews:
+        """Load one split of every object.
+
+        Raises:
+            DataError: no objects, an object without views in the split, or objects of different image sizes.
+        """
+        views = cls([], [], [], [])
+        for item in dataset:
+            chosen = item.views(split)
+            if len(chosen.split) == 0:
+                raise DataError(f"object '{item.id}': no view in split '{split}'")
+            images = chosen.images
+            if images.shape[-1] == 3:
+                images = torch.cat([images, torch.ones_like(images[..., :1])], -1)
+            views.ids.append(item.id)
+            views.images.append((images * 255 + 0.5).to(torch.uint8))
+            views.cameras.append(chosen.cameras.to(torch.float32))
+            views.world_from_source.append(item.world_from_source)
+        if not views.ids:
+            raise DataError("data set: it holds no objects")
+        sizes = {(camera.width, camera.height) for camera in views.cameras}
+        if len(sizes) > 1:
+            raise DataError(f"data set: objects have different image sizes {sorted(sizes)}; make them one size")
+        return views
+
+    def __len__(self) -> int:
+        return len(self.ids)
+
+    @property
+    def size(self) -> tuple[int, int]:
+        """Width and height of every image in pixels."""
+        return self.cameras[0].width, self.cameras[0].height
+
+    def colors(self, index: int, chosen: Tensor, background: Tensor) -> Tensor:
+        """Views ``chosen`` of an object over a background colour, ``[n, H, W, 3]`` float32."""
+        return composite_over(self.images[index][chosen].float() / 255, background)
+
+
+@dataclass
+class RayTargets:
+    """What random rays are trained against: a grid of target values per view, at image or latent resolution.
+
+    Attributes:
+        cameras: per object ``V`` cameras of the grid's size.
+        values: per object ``[V, h*w, K]``; uint8 RGBA bytes for colours, floats for latents.
+        covered: per object ``[V, h*w]`` bool: the cell shows some of the object.
+        background: ``[h*w, K]`` or ``[K]`` values behind the object.
+    """
+
+    cameras: list[Cameras]
+    values: list[Tensor]
+    covered: list[Tensor]
+    background: Tensor
+
+    @classmethod
+    def colors(cls, views: TrainingViews, background: Tensor) -> RayTargets:
+        """Rays through the pixels of the images themselves."""
+        return cls(
+            views.cameras,
+            [images.flatten(1, 2) for images in views.images],
+            [images[..., 3].flatten(1) > 0 for images in views.images],
+            background,
+        )
+
+    @classmethod
+    def latents(cls, views: TrainingViews, latents: list[Tensor], background: Tensor, factor: int) -> RayTargets:
+        """Rays through the cells of standardised latent images ``[V, h, w, c]``; ``background`` is ``[h, w, c]``."""
+        width, height = views.size
+        covered = []
+        for images in views.images:
+            cells = torch.nn.functional.max_pool2d(images[:, None, :, :, 3].float(), factor)
+            covered.append(cells.flatten(1) > 0)
+        return cls(
+            [cameras.resized(width // factor, height // factor) for cameras in views.cameras],
+            [values.flatten(1, 2) for values in latents],
+            covered,
+            background.flatten(0, 1),
+        )
+
+    def sample(
+        self, objects: list[int], count: int, foreground: float, generator: torch.Generator
+    ) -> tuple[Rays, Tensor, Tensor]:
+        """Random rays of several objects.
+
+        Args:
+            objects: B indices.
+            count: R rays of each.
+            foreground: fraction that is to start on the object, as far as twice as many candidates find it.
+
+        Returns:
+            Rays ``[B, R]``, target values ``[B, R, K]`` and the values behind the object ``[B, R, K]``.
+        """
+        parts = [self._sample_object(index, count, foreground, generator) for index in objects]
+        origins, directions, values, background = (torch.stack(items) for items in zip(*parts, strict=True))
+        near, far = intersect_box(origins, directions)
+        return Rays(origins, directions, near, far), values, background
+
+    def _sample_object(self, index: int, count: int, foreground: float, generator: torch.Generator):
+        cameras, covered = self.cameras[index], self.covered[index]
+        cells = covered.shape[1]
+        candidates = torch.randint(covered.numel(), (3 * count,), generator=generator)
+        on_object = covered.flatten()[candidates]
+        # Candidates on the object first, as many as wanted; the rest in the order they were drawn.
+        wanted = on_object & (on_object.cumsum(0) <= round(foreground * count))
+        order = torch.argsort(wanted.logical_not().to(torch.uint8), stable=True)
+        chosen = candidates[order[:count]]
+        view, cell = chosen // cells, chosen % cells
+        u = (cell % cameras.width).float() + 0.5
+        v = (cell // cameras.width).float() + 0.5
+        k, c2w = cameras.intrinsics[view], cameras.camera_to_world[view]
+        y = (v - k[:, 1, 2]) / k[:, 1, 1]
+        x = (u - k[:, 0, 2] - k[:, 0, 1] * y) / k[:, 0, 0]
+        directions = (c2w[:, :3, :3] @ torch.stack([x, y, torch.ones_like(x)], -1)[..., None])[..., 0]
+        directions = torch.nn.functional.normalize(directions, dim=-1)
+        values = self.values[index].flatten(0, 1)[chosen]
+        background = self.background[cell] if self.background.dim() == 2 else self.background.expand(count, -1)
+        if values.dtype == torch.uint8:
+            values = composite_over(values.float() / 255, background)
+        return c2w[:, :3, 3], directions, values.float(), background
