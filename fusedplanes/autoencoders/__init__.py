@@ -1,0 +1,1 @@
+"""Autoencoders: the latent spaces in which fields are trained. `image` maps single images."""
