@@ -5,13 +5,15 @@ Objects stand upright (+z up) with their front towards +x, centred at the origin
 
 from __future__ import annotations
 
-from fusedplanes.datasets.procedural import cars
+from fusedplanes.datasets.procedural import cars, chairs, lamps
 from fusedplanes.datasets.procedural.variation import Variation
 from fusedplanes.datasets.textured_mesh import TexturedMesh
 from fusedplanes.errors import ConfigError
 
 _BUILDERS = {
     "cars": cars.build,
+    "chairs": chairs.build,
+    "lamps": lamps.build,
 }
 
 CLASSES: tuple[str, ...] = tuple(_BUILDERS)

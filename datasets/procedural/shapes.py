@@ -41,7 +41,7 @@ class Shape:
 
     def moved(self, x: float = 0.0, y: float = 0.0, z: float = 0.0) -> Shape:
         """This shape, translated."""
-        return Shape(tuple(patch + (x, y, z) for patch in self.patches))
+        return Shape(tuple(patch + np.array([x, y, z]) for patch in self.patches))
 
     def scaled(self, x: float = 1.0, y: float = 1.0, z: float = 1.0) -> Shape:
         """This shape, scaled about the origin along each axis by a positive factor."""
@@ -84,8 +84,8 @@ def rounded_box(x: float, y: float, z: float, radius: float, segments: int = 2) 
     """A box whose edges are rounded with ``radius`` (at most half the shortest edge); patches as in `box`."""
     half = np.array([x, y, z]) / 2
     radius = min(radius, *half)
-    # A face of a cube seen from its centre, at equal angles along each quarter arc. The middle sample occurs twice, once
-    # for either corner: the flat of the face lies between the two.
+    # A face of a cube seen from its centre, at equal angles along each quarter arc. The middle sample occurs twice,
+    # once for either corner: the flat of the face lies between the two.
     arc = np.tan(np.linspace(0, math.pi / 4, segments + 1))
     directions = _cube_patches(np.concatenate([-arc[::-1], arc]))
     corners = _cube_patches(np.repeat([-1.0, 1.0], segments + 1))

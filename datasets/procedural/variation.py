@@ -72,11 +72,11 @@ class Variation:
         vanishes on a white background.
         """
         hue, lightness = self.spread(1), self.spread(2)
-        main = tone(hue, 0.08 + 0.70 * lightness, self.pick([0.95, 0.85, 0.7, 0.35]))
+        main = tone(hue, 0.08 + 0.70 * lightness, self.pick([0.9, 0.78, 0.62, 0.35]))
         # The second colour is light where the main one is dark.
         opposite = 0.08 + 0.72 * ((lightness + self.uniform(0.4, 0.6)) % 1.0)
-        second = tone(hue + self.uniform(0.2, 0.8), opposite, self.pick([0.9, 0.75, 0.4, 0.1]))
-        accent = tone(hue + self.pick([0.33, 0.5, 0.67]), self.uniform(0.4, 0.6), self.uniform(0.8, 1.0))
+        second = tone(hue + self.uniform(0.2, 0.8), opposite, self.pick([0.8, 0.65, 0.4, 0.1]))
+        accent = tone(hue + self.pick([0.33, 0.5, 0.67]), self.uniform(0.4, 0.6), self.uniform(0.65, 0.9))
         return main, second, accent
 
     def wood(self) -> tuple[Color, Color]:
