@@ -1,0 +1,5 @@
+"""Structural similarity of images."""
+
+from fusedplanes.kernels.ssim.op import ssim
+
+__all__ = ["ssim"]
