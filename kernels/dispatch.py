@@ -92,7 +92,7 @@ def compile_kernel(*signatures: str, parallel: bool = True, fastmath: bool | set
     return decorate
 
 
-def launch(kernel: Callable, *arguments: Tensor | float) -> None:
+def launch(kernel: Callable, *arguments: Tensor | tuple[int, ...] | float) -> None:
     """Run a compiled kernel on torch's number of threads, one launch at a time in this process.
 
     Args:
@@ -104,5 +104,9 @@ def launch(kernel: Callable, *arguments: Tensor | float) -> None:
 
     arrays = [argument.detach().numpy() if isinstance(argument, Tensor) else argument for argument in arguments]
     with _launch_lock:
-        numba.set_num_threads(max(1, min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS)))
-        kernel(*arrays)
+        callers_threads = numba.get_num_threads()
+        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        try:
+            kernel(*arrays)
+        finally:
+            numba.set_num_threads(callers_threads)

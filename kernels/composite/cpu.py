@@ -30,13 +30,14 @@ def _march(depths, before, weights, densities, distances, ray, row, bias):
     for k in range(intervals):
         mean = (densities[ray, k] + densities[ray, k + 1]) * _HALF
         depths[k] = softplus_float32(mean + bias) * (distances[ray, k + 1] - distances[ray, k])
-    total = _ZERO
+    # Sums along a ray are in double precision: they are serial, so narrower numbers would only cost digits.
+    total = 0.0
     for k in range(intervals):
-        before[k] = total
-        total += depths[k]
+        before[k] = np.float32(total)
+        total += np.float64(depths[k])
     for k in range(intervals):
         weights[row, k] = exp_float32(-before[k]) * -expm1_float32(-depths[k])
-    return total
+    return np.float32(total)
 
 
 @_inlined
@@ -62,6 +63,7 @@ def _forward(accumulated, alpha, distance, weights, values, densities, distances
         depths = np.empty(samples, np.float32)
         before = np.empty(samples, np.float32)
         sample_weights = np.empty(samples, np.float32)
+        sums = np.empty(channels, np.float64)
         for ray in range(task * RAYS_PER_TASK, min((task + 1) * RAYS_PER_TASK, rays)):
             total = _march(depths, before, weights, densities, distances, ray, ray, bias)
             alpha[ray] = -expm1_float32(-total)
@@ -71,10 +73,12 @@ def _forward(accumulated, alpha, distance, weights, values, densities, distances
                 mean_distance += sample_weights[s] * distances[ray, s]
             distance[ray] = mean_distance
             for c in range(channels):
-                accumulated[ray, c] = _ZERO
+                sums[c] = 0.0
             for s in range(samples):
                 for c in range(channels):
-                    accumulated[ray, c] += sample_weights[s] * values[ray, s, c]
+                    sums[c] += np.float64(sample_weights[s] * values[ray, s, c])
+            for c in range(channels):
+                accumulated[ray, c] = np.float32(sums[c])
 
 
 @compile_kernel(

@@ -62,9 +62,9 @@ def _check(planes: Tensor, points: Tensor, reduce: str, layout: str, padding: st
     if planes.ndim < 4 or planes.shape[-4] != 3:
         raise DataError(f"sample_triplane: planes must be [*b, 3, H, W, C], not {list(planes.shape)}")
     if points.ndim < 2 or points.shape[-1] != 3 or points.shape[:-2] != planes.shape[:-4]:
+        expected = ", ".join([*map(str, planes.shape[:-4]), "N", "3"])
         raise DataError(
-            f"sample_triplane: points must be {[*planes.shape[:-4], 'N', 3]} for planes {list(planes.shape)}, "
-            f"not {list(points.shape)}"
+            f"sample_triplane: points must be [{expected}] for planes {list(planes.shape)}, not {list(points.shape)}"
         )
     if 0 in planes.shape[-3:-1]:
         raise DataError(f"sample_triplane: planes {list(planes.shape)} have no cells to sample")
