@@ -9,8 +9,11 @@ Matrices are two-dimensional float32 arrays. Rows that are read or written as ve
 `LANES` long.
 """
 
+import math
+
 import llvmlite.binding
 import numba
+import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.extending import intrinsic
@@ -21,16 +24,34 @@ _WIDE = bool(_FEATURES.get("avx512f"))
 LANES = 16 if _WIDE else 8
 """float32 elements in one vector."""
 
-TILE_ROWS = 8
+TILE_ROWS = 4
 """Row counts handed to `multiply` are multiples of this."""
 
-# A tile's sums, one row of the right matrix and a broadcast element must fit the register file: 32 or 16 registers.
-_VECTORS, _ROWS = (4, 4) if _WIDE else (2, 4)
+# With two vectors of columns; a tile's sums must fit the register file, 32 vectors or 16.
+_PAIR_ROWS = 8 if _WIDE else 4
+
+PLAIN, SOFTPLUS, SLOPE = 0, 1, 2
+
+PLANE_SHARES = (0, 2), (0, 6), (4, 6)
+"""For planes XY, XZ, YZ: where a sample's shares along the plane's width and height begin, see `gather`."""
 
 _FLOAT, _INT32 = ir.FloatType(), ir.IntType(32)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
+_CHAINS = 4
+_BITS = ir.VectorType(_INT32, LANES)
 # Vectors start at any float: planes may have any number of channels.
 _ALIGNMENT = 4
+
+_ROUNDING = 1.5 * 2**23
+# exp(-87) is the smallest power whose exponent can still be written directly.
+_LOWEST = -87.0
+# Minimax fits, highest power first: (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2 and (log(1 + u) - u) / u^2 on [0, 1].
+_EXP = 0.0013814594, 0.0083687175, 0.04166839, 0.16666521, 0.49999994
+_LOG = 0.0053646318, -0.030065024, 0.079203285, -0.13753697, 0.19153605, -0.24857152, 0.33321321, -0.49999648
+
+
+# Said explicitly: otherwise a caller's flags hold here too, and reassociation would undo the rounding in `_reduce`.
+_compiled = numba.njit(error_model="numpy", fastmath={"contract"})
 
 
 class _Matrix:
@@ -82,7 +103,8 @@ def _store(builder, vector, address, position=0, mask=None):
     builder.call(function, [vector, pointer, _INT32(_ALIGNMENT), mask])
 
 
-def _broadcast(builder, scalar):
+def _splat(builder, scalar):
+    """A vector with the scalar in every lane."""
     undefined = ir.Constant(ir.VectorType(scalar.type, LANES), ir.Undefined)
     first = builder.insert_element(undefined, scalar, _INT32(0))
     return builder.shuffle_vector(first, undefined, ir.Constant(ir.VectorType(_INT32, LANES), None))
@@ -91,7 +113,7 @@ def _broadcast(builder, scalar):
 def _mask(builder, columns):
     """The lanes below ``columns``."""
     lanes = ir.Constant(ir.VectorType(_INT32, LANES), list(range(LANES)))
-    return builder.icmp_signed("<", lanes, _broadcast(builder, builder.trunc(columns, _INT32)))
+    return builder.icmp_signed("<", lanes, _splat(builder, builder.trunc(columns, _INT32)))
 
 
 def _multiply_add(builder, a, b, c):
@@ -99,140 +121,296 @@ def _multiply_add(builder, a, b, c):
     return builder.fadd(builder.fmul(a, b, flags=("contract",)), c, flags=("contract",))
 
 
+def _constant(value):
+    return ir.Constant(_VECTOR, [float(np.float32(value))] * LANES)
+
+
+# The functions below take lists of vectors and emit every step for the whole list before the next: each step waits for
+# the one before, and only independent ones side by side keep the processor's pipelines full.
+
+
+def _multiply_add_each(builder, a, b, c):
+    return [_multiply_add(builder, *terms) for terms in zip(a, b, c)]
+
+
+def _polynomial(builder, coefficients, xs):
+    totals = [_constant(coefficients[0])] * len(xs)
+    for coefficient in coefficients[1:]:
+        totals = _multiply_add_each(builder, totals, xs, [_constant(coefficient)] * len(xs))
+    return totals
+
+
+def _larger(builder, xs, limit):
+    """``max(x, limit)`` that keeps NaN."""
+    limit = _constant(limit)
+    return [builder.select(builder.fcmp_ordered("<", x, limit), limit, x) for x in xs]
+
+
+def _reduce(builder, xs):
+    """Split ``x = n ln 2 + r``: r, and a float32 whose low bits hold n (adding 1.5 * 2^23 rounds to an integer)."""
+    xs = _larger(builder, xs, _LOWEST)
+    to_powers, from_powers, rounding = (
+        [_constant(value)] * len(xs) for value in (1 / math.log(2), -math.log(2), _ROUNDING)
+    )
+    shifted = _multiply_add_each(builder, xs, to_powers, rounding)
+    powers = [builder.fsub(x, _constant(_ROUNDING)) for x in shifted]
+    return _multiply_add_each(builder, powers, from_powers, xs), shifted
+
+
+def _scale(builder, xs, shifted):
+    """``x * 2^n``, by adding n to the exponent."""
+    exponents = [builder.shl(builder.bitcast(n, _BITS), ir.Constant(_BITS, [23] * LANES)) for n in shifted]
+    return [
+        builder.bitcast(builder.add(builder.bitcast(x, _BITS), exponent), _VECTOR) for x, exponent in zip(xs, exponents)
+    ]
+
+
+def _softplus(builder, xs):
+    """``log(1 + exp(x))``, as max(x, 0) + log(1 + u) with u = exp(-|x|); error 3e-7 relative."""
+    sign = ir.Constant(_BITS, [-(2**31)] * LANES)
+    negative = [builder.bitcast(builder.or_(builder.bitcast(x, _BITS), sign), _VECTOR) for x in xs]
+    r, shifted = _reduce(builder, negative)
+    u = _scale(builder, _polynomial(builder, (*_EXP, 1.0, 1.0), r), shifted)
+    return _multiply_add_each(builder, _polynomial(builder, (*_LOG, 1.0), u), u, _larger(builder, xs, 0.0))
+
+
+def _slope(builder, softplus):
+    """The derivative of softplus from its result: ``1 - exp(-softplus)``, without the cancellation near 0."""
+    r, shifted = _reduce(builder, [builder.fneg(x) for x in softplus])
+    scale = _scale(builder, [_constant(1.0)] * len(r), shifted)
+    minus_one = [builder.fmul(p, x) for p, x in zip(_polynomial(builder, (*_EXP, 1.0), r), r)]
+    excess = [builder.fsub(x, _constant(1.0)) for x in scale]
+    return [builder.fneg(x) for x in _multiply_add_each(builder, scale, minus_one, excess)]
+
+
+@intrinsic
+def unowned(typing_context, array):
+    """The same array without its reference count, which every function that touches an array would keep up to date.
+
+    Whoever holds the original must outlive it: an argument of the running kernel does.
+    """
+
+    def generate(context, builder, signature, arguments):
+        view = context.make_array(array)(context, builder, arguments[0])
+        view.meminfo = cgutils.get_null_value(view.meminfo.type)
+        view.parent = cgutils.get_null_value(view.parent.type)
+        return view._getvalue()
+
+    return array(array), generate
+
+
 @intrinsic(prefer_literal=True)
-def _multiply_tile(typing_context, rows, vectors, left, right, start, out, row, column):
-    """``out = start + left @ right`` for ``rows`` rows and ``vectors`` vectors of columns."""
-    row_count, vector_count = rows.literal_value, vectors.literal_value
+def _multiply_tile(typing_context, rows, vectors, finish, left, right, start, out, row, column):
+    """``rows`` rows and ``vectors`` vectors of columns of `multiply` and its variants."""
+    row_count, vector_count, kind = rows.literal_value, vectors.literal_value, finish.literal_value
     tile = [(i, v) for i in range(row_count) for v in range(vector_count)]
 
     def generate(context, builder, signature, arguments):
-        left, right, start, out = _matrices(context, builder, signature, arguments, 2, 6)
-        row, column = arguments[6:]
+        left, right, start, out = _matrices(context, builder, signature, arguments, 3, 7)
+        row, column = arguments[7:]
         rows = [builder.add(row, cgutils.intp_t(i)) for i in range(row_count)]
         sums = {}
         for i, v in tile:
             address = start.address(column) if start.is_row else start.address(rows[i], column)
-            sums[i, v] = cgutils.alloca_once_value(builder, _load(builder, address, v))
+            first = ir.Constant(_VECTOR, None) if kind == SLOPE else _load(builder, address, v)
+            sums[i, v] = cgutils.alloca_once_value(builder, first)
         with cgutils.for_range(builder, left.shape[1]) as loop:
             address = right.address(loop.index, column)
             terms = [_load(builder, address, v) for v in range(vector_count)]
-            factors = [_broadcast(builder, left.element(_FLOAT, i, loop.index)) for i in rows]
+            factors = [_splat(builder, left.element(_FLOAT, i, loop.index)) for i in rows]
             for i, v in tile:
                 total = _multiply_add(builder, factors[i], terms[v], builder.load(sums[i, v]))
                 builder.store(total, sums[i, v])
-        for i, v in tile:
-            _store(builder, builder.load(sums[i, v]), out.address(rows[i], column), v)
+        for position in range(0, len(tile), _CHAINS):
+            part = tile[position : position + _CHAINS]
+            totals = [builder.load(sums[place]) for place in part]
+            if kind == SOFTPLUS:
+                totals = _softplus(builder, totals)
+            elif kind == SLOPE:
+                results = [_load(builder, start.address(rows[i], column), v) for i, v in part]
+                totals = [builder.fmul(x, slope) for x, slope in zip(totals, _slope(builder, results))]
+            for (i, v), total in zip(part, totals):
+                _store(builder, total, out.address(rows[i], column), v)
         return context.get_dummy_value()
 
-    return types.void(rows, vectors, left, right, start, out, types.intp, types.intp), generate
+    return types.void(rows, vectors, finish, left, right, start, out, types.intp, types.intp), generate
 
 
-@numba.njit(error_model="numpy")
-def multiply(left, right, start, out):
-    """``out = start + left @ right``.
+def _compile_multiply(finish):
+    @_compiled
+    def multiply(left, right, start, out):
+        rows, columns = out.shape
+        column = 0
+        while _WIDE and column + 4 * LANES <= columns:
+            for row in range(0, rows, 4):
+                _multiply_tile(4, 4, finish, left, right, start, out, row, column)
+            column += 4 * LANES
+        while column + 2 * LANES <= columns:
+            for row in range(0, rows - _PAIR_ROWS + 1, _PAIR_ROWS):
+                _multiply_tile(_PAIR_ROWS, 2, finish, left, right, start, out, row, column)
+            if rows % _PAIR_ROWS:
+                _multiply_tile(4, 2, finish, left, right, start, out, rows - 4, column)
+            column += 2 * LANES
+        if column < columns:
+            for row in range(0, rows - 7, 8):
+                _multiply_tile(8, 1, finish, left, right, start, out, row, column)
+            if rows % 8:
+                _multiply_tile(4, 1, finish, left, right, start, out, rows - 4, column)
 
-    Args:
-        left: ``[m, k]`` with any strides; m is a multiple of `TILE_ROWS`.
-        right: ``[k, n]``; n is a multiple of `LANES`.
-        start: ``[n]``, added to every row, or ``[m, n]``, which may be ``out`` itself.
-        out: ``[m, n]``; overlaps neither ``left`` nor ``right``.
-    """
-    rows, columns = out.shape
-    column = 0
-    while column + _VECTORS * LANES <= columns:
-        for row in range(0, rows, _ROWS):
-            _multiply_tile(_ROWS, _VECTORS, left, right, start, out, row, column)
-        column += _VECTORS * LANES
-    while column + 2 * LANES <= columns:
-        for row in range(0, rows, 8):
-            _multiply_tile(8, 2, left, right, start, out, row, column)
-        column += 2 * LANES
-    if column < columns:
-        for row in range(0, rows, 8):
-            _multiply_tile(8, 1, left, right, start, out, row, column)
+    return multiply
+
+
+# multiply(left, right, start, out): ``out = start + left @ right``.
+#     left: ``[m, k]`` with any strides; m is a multiple of `TILE_ROWS`.
+#     right: ``[k, n]``; n is a multiple of `LANES`.
+#     start: ``[n]``, added to every row, or ``[m, n]``, which may be ``out`` itself.
+#     out: ``[m, n]``; overlaps neither ``left`` nor ``right``.
+multiply = _compile_multiply(PLAIN)
+# ``out = softplus(start + left @ right)``.
+multiply_softplus = _compile_multiply(SOFTPLUS)
+# ``out = (left @ right) * (1 - exp(-start))``: the gradient before a softplus whose results are ``start [m, n]``.
+multiply_slope = _compile_multiply(SLOPE)
+
+
+@intrinsic
+def _transpose_tile(typing_context, matrix, out, row, column):
+    """``out[column:, row:] = matrix[row:, column:].T`` for a square of `LANES`."""
+
+    def generate(context, builder, signature, arguments):
+        matrix, out = _matrices(context, builder, signature, arguments, 0, 2)
+        row, column = arguments[2:]
+        indices = [cgutils.intp_t(i) for i in range(LANES)]
+        rows = [_load(builder, matrix.address(builder.add(row, i), column)) for i in indices]
+        distance = 1
+        while distance < LANES:
+            # Swap the off-diagonal blocks of every square of twice the distance.
+            for low in range(LANES):
+                if low & distance:
+                    continue
+                upper, lower = rows[low], rows[low + distance]
+                picks = [
+                    [lane ^ distance | LANES if lane & distance else lane for lane in range(LANES)],
+                    [lane | LANES if lane & distance else lane ^ distance for lane in range(LANES)],
+                ]
+                rows[low], rows[low + distance] = (
+                    builder.shuffle_vector(upper, lower, ir.Constant(ir.VectorType(_INT32, LANES), pick))
+                    for pick in picks
+                )
+            distance *= 2
+        for i, vector in zip(indices, rows):
+            _store(builder, vector, out.address(builder.add(column, i), row))
+        return context.get_dummy_value()
+
+    return types.void(matrix, out, types.intp, types.intp), generate
+
+
+@_compiled
+def transpose(matrix, out):
+    """``out [n, m] = matrix [m, n].T``, both m and n multiples of `LANES`."""
+    for row in range(0, matrix.shape[0], LANES):
+        for column in range(0, matrix.shape[1], LANES):
+            _transpose_tile(matrix, out, row, column)
+
+
+class _Corners:
+    """The four cells of one plane round a sample: their addresses and their bilinear weights."""
+
+    def __init__(self, builder, table, cells, shares, steps, plane, sample, column):
+        across, down = PLANE_SHARES[plane]
+        first = builder.sext(cells.element(_INT32, cgutils.intp_t(plane), sample), cgutils.intp_t)
+        share = {i: shares.element(_FLOAT, cgutils.intp_t(i), sample) for i in (across, across + 1, down, down + 1)}
+        self.addresses, self.weights = [], []
+        for row in range(2):
+            for step in range(2):
+                cell = first
+                if step:
+                    cell = builder.add(cell, steps[0])
+                if row:
+                    cell = builder.add(cell, steps[1])
+                self.addresses.append(table.address(cell, column))
+                self.weights.append(_splat(builder, builder.fmul(share[across + step], share[down + row])))
 
 
 @intrinsic(prefer_literal=True)
-def _gather_tile(typing_context, vectors, partial, cells, offsets, weights, count, row, column, columns, out):
+def _gather_columns(typing_context, vectors, partial, table, cells, shares, out, step, row_step, samples, column):
     vector_count, is_partial = vectors.literal_value, partial.literal_value
 
     def generate(context, builder, signature, arguments):
-        cells, offsets, weights = _matrices(context, builder, signature, arguments, 2, 5)
-        count, row, column, columns = arguments[5:9]
-        (out,) = _matrices(context, builder, signature, arguments, 9, 10)
-        mask = _mask(builder, builder.sub(columns, column)) if is_partial else None
-        sums = [cgutils.alloca_once_value(builder, ir.Constant(_VECTOR, None)) for _ in range(vector_count)]
-        with cgutils.for_range(builder, count) as loop:
-            factor = _broadcast(builder, weights.element(_FLOAT, row, loop.index))
-            address = cells.address(builder.add(offsets.element(cgutils.intp_t, row, loop.index), column))
+        table, cells, shares, out = _matrices(context, builder, signature, arguments, 2, 6)
+        *steps, samples, column = arguments[6:]
+        mask = _mask(builder, builder.sub(table.shape[1], column)) if is_partial else None
+        with cgutils.for_range(builder, samples) as loop:
+            sums = [ir.Constant(_VECTOR, None)] * vector_count
+            for plane in range(3):
+                corners = _Corners(builder, table, cells, shares, steps, plane, loop.index, column)
+                for address, weight in zip(corners.addresses, corners.weights):
+                    for v in range(vector_count):
+                        sums[v] = _multiply_add(builder, weight, _load(builder, address, v, mask), sums[v])
             for v, total in enumerate(sums):
-                term = _load(builder, address, v, mask)
-                builder.store(_multiply_add(builder, factor, term, builder.load(total)), total)
-        for v, total in enumerate(sums):
-            _store(builder, builder.load(total), out.address(row, column), v)
+                _store(builder, total, out.address(loop.index, column), v)
         return context.get_dummy_value()
 
-    integer = types.intp
-    arguments = (vectors, partial, cells, offsets, weights, integer, integer, integer, integer, out)
-    return types.void(*arguments), generate
+    integers = [types.intp] * 4
+    return types.void(vectors, partial, table, cells, shares, out, *integers), generate
 
 
-@numba.njit(error_model="numpy")
-def gather(cells, columns, offsets, weights, count, row, out):
-    """``out[row] = sum over t < count of weights[row, t] * cells[offsets[row, t] : + columns]``.
+@_compiled
+def gather(table, cells, shares, step, row_step, samples, out):
+    """Bilinear lookups in three planes, summed.
 
     Args:
-        cells: ``[n]`` a flat array.
-        columns: how many elements every term has.
-        offsets: ``[m, t]`` int64.
-        weights: ``[m, t]``.
-        count: terms of this row.
-        row: the row.
-        out: ``[m, columns rounded up to LANES]``; the excess is set to 0.
+        table: ``[N, C]`` cells of all planes.
+        cells: ``[3, S]`` int32, for every plane the first of the four cells round a sample.
+        shares: ``[8, S]`` shares of the first and second cell along x in the width of XY and XZ, y in the height of XY,
+            y in the width of YZ, z in the height of XZ and YZ; a corner's weight is a product of two.
+        step, row_step: from a cell to its neighbours along width and height, in rows of the table.
+        samples: how many of the S to look up.
+        out: ``[S, C rounded up to LANES]``; the excess is set to 0.
     """
+    columns = table.shape[1]
     column = 0
     while column + 2 * LANES <= columns:
-        _gather_tile(2, 0, cells, offsets, weights, count, row, column, columns, out)
+        _gather_columns(2, 0, table, cells, shares, out, step, row_step, samples, column)
         column += 2 * LANES
     if column + LANES <= columns:
-        _gather_tile(1, 0, cells, offsets, weights, count, row, column, columns, out)
+        _gather_columns(1, 0, table, cells, shares, out, step, row_step, samples, column)
         column += LANES
     if column < columns:
-        _gather_tile(1, 1, cells, offsets, weights, count, row, column, columns, out)
+        _gather_columns(1, 1, table, cells, shares, out, step, row_step, samples, column)
 
 
 @intrinsic(prefer_literal=True)
-def _scatter_tile(typing_context, vectors, partial, terms, offsets, weights, count, row, column, columns, cells):
+def _scatter_columns(typing_context, vectors, partial, terms, cells, shares, table, step, row_step, samples, column):
     vector_count, is_partial = vectors.literal_value, partial.literal_value
 
     def generate(context, builder, signature, arguments):
-        terms, offsets, weights = _matrices(context, builder, signature, arguments, 2, 5)
-        count, row, column, columns = arguments[5:9]
-        (cells,) = _matrices(context, builder, signature, arguments, 9, 10)
-        mask = _mask(builder, builder.sub(columns, column)) if is_partial else None
-        vectors = [_load(builder, terms.address(row, column), v) for v in range(vector_count)]
-        with cgutils.for_range(builder, count) as loop:
-            factor = _broadcast(builder, weights.element(_FLOAT, row, loop.index))
-            address = cells.address(builder.add(offsets.element(cgutils.intp_t, row, loop.index), column))
-            for v, vector in enumerate(vectors):
-                total = _multiply_add(builder, factor, vector, _load(builder, address, v, mask))
-                _store(builder, total, address, v, mask)
+        terms, cells, shares, table = _matrices(context, builder, signature, arguments, 2, 6)
+        *steps, samples, column = arguments[6:]
+        mask = _mask(builder, builder.sub(table.shape[1], column)) if is_partial else None
+        with cgutils.for_range(builder, samples) as loop:
+            vectors = [_load(builder, terms.address(loop.index, column), v) for v in range(vector_count)]
+            for plane in range(3):
+                corners = _Corners(builder, table, cells, shares, steps, plane, loop.index, column)
+                for address, weight in zip(corners.addresses, corners.weights):
+                    for v, vector in enumerate(vectors):
+                        total = _multiply_add(builder, weight, vector, _load(builder, address, v, mask))
+                        _store(builder, total, address, v, mask)
         return context.get_dummy_value()
 
-    integer = types.intp
-    arguments = (vectors, partial, terms, offsets, weights, integer, integer, integer, integer, cells)
-    return types.void(*arguments), generate
+    integers = [types.intp] * 4
+    return types.void(vectors, partial, terms, cells, shares, table, *integers), generate
 
 
-@numba.njit(error_model="numpy")
-def scatter(terms, columns, offsets, weights, count, row, cells):
-    """``cells[offsets[row, t] : + columns] += weights[row, t] * terms[row]`` for every t below count."""
+@_compiled
+def scatter(terms, cells, shares, step, row_step, samples, table):
+    """Add every sample's ``terms [S, C+]`` to the cells `gather` reads for it, by the same weights."""
+    columns = table.shape[1]
     column = 0
     while column + 2 * LANES <= columns:
-        _scatter_tile(2, 0, terms, offsets, weights, count, row, column, columns, cells)
+        _scatter_columns(2, 0, terms, cells, shares, table, step, row_step, samples, column)
         column += 2 * LANES
     if column + LANES <= columns:
-        _scatter_tile(1, 0, terms, offsets, weights, count, row, column, columns, cells)
+        _scatter_columns(1, 0, terms, cells, shares, table, step, row_step, samples, column)
         column += LANES
     if column < columns:
-        _scatter_tile(1, 1, terms, offsets, weights, count, row, column, columns, cells)
+        _scatter_columns(1, 1, terms, cells, shares, table, step, row_step, samples, column)
