@@ -5,15 +5,19 @@ Objects stand upright (+z up) with their front towards +x, centred at the origin
 
 from __future__ import annotations
 
-from fusedplanes.datasets.procedural import cars, chairs, lamps
+from fusedplanes.datasets.procedural import airplanes, cars, chairs, houses, lamps, mugs, tables
 from fusedplanes.datasets.procedural.variation import Variation
 from fusedplanes.datasets.textured_mesh import TexturedMesh
 from fusedplanes.errors import ConfigError
 
 _BUILDERS = {
+    "airplanes": airplanes.build,
     "cars": cars.build,
     "chairs": chairs.build,
+    "houses": houses.build,
     "lamps": lamps.build,
+    "mugs": mugs.build,
+    "tables": tables.build,
 }
 
 CLASSES: tuple[str, ...] = tuple(_BUILDERS)

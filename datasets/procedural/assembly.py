@@ -12,8 +12,8 @@ from fusedplanes.datasets.procedural.shapes import Shape
 from fusedplanes.datasets.textured_mesh import Material, TexturedMesh
 
 HALF_EXTENT = 0.9
-_TEXELS_PER_UNIT = 110
-_TEXELS_LIMIT = 224
+_TEXELS_PER_UNIT = 96
+_TEXELS_LIMIT = 192
 _SMALLEST_AREA = 1e-9
 
 
@@ -22,7 +22,7 @@ class Texels:
     """The texels of one patch, as a painter sees them.
 
     Attributes:
-        points: ``[h, w, 3]`` where they lie on the assembled object, in the object's own unit.
+        points: ``[h, w, 3]`` float32, where they lie on the assembled object, in the object's own unit.
         row: ``[h, 1]`` position between the rows of the patch's grid: 2.5 is halfway from row 2 to row 3.
         column: ``[1, w]`` likewise between its columns.
         u: ``[1, w]`` distance along a row, divided by its length: 0 at the left, 1 at the right.
@@ -165,9 +165,11 @@ def _bake(
     )
     low_row = np.minimum(row.astype(int), len(v) - 2)
     low_column = np.minimum(column.astype(int), len(u) - 2)
-    across = (column - low_column)[None, :, None]
+    # Single precision: this is most of the work of making an object, and a texel is a hundredth of its size.
+    patch = patch.astype(np.float32)
+    across = (column - low_column).astype(np.float32)[None, :, None]
     lines = patch[:, low_column] * (1 - across) + patch[:, low_column + 1] * across
-    up = (row - low_row)[:, None, None]
+    up = (row - low_row).astype(np.float32)[:, None, None]
     points = lines[low_row] * (1 - up) + lines[low_row + 1] * up
     texels = Texels(
         points=points,
@@ -180,7 +182,7 @@ def _bake(
     )
     texture = np.full((*counts, 4), 255, np.uint8)
     # Row 0 of a texture is its top.
-    texture[::-1, :, :3] = np.rint(np.clip(paint(texels), 0, 1) * 255)
+    texture[::-1, :, :3] = np.clip(paint(texels), 0, 1) * 255 + 0.5
     # The grid's border lies on the centres of the outermost texels: a texture repeats, and its far side must not show.
     texture_u, texture_v = (
         (0.5 + line / max(line[-1], 1e-12) * (count - 1)) / count for line, count in ((u, counts[1]), (v, counts[0]))

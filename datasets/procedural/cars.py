@@ -118,6 +118,7 @@ PLANS = {
                            (1.0, 0.86)), roof_width=0.88, pillars=(-0.2,), rounding=0.12),
 }  # fmt: skip
 
+# A name that occurs twice comes up twice as often.
 KINDS = ("sedan", "truck", "hatchback", "bus", "sports", "suv", "racer", "van", "pickup", "beetle", "truck", "jeep",
          "wagon", "roadster", "camper", "coupe", "micro", "limousine")  # fmt: skip
 
@@ -215,8 +216,8 @@ LIVERIES = (
 def _finish(variation: Variation, plan: BodyPlan) -> Finish:
     colors = variation.palette()
     style = variation.spread_pick(3, LIVERIES)
-    glass = variation.pick([(0.10, 0.13, 0.18), (0.45, 0.62, 0.74), (0.16, 0.30, 0.38), (0.62, 0.74, 0.80),
-                            (0.20, 0.14, 0.10), (0.05, 0.05, 0.06)])  # fmt: skip
+    blue, brown = variation.uniform(0.5, 0.65), variation.uniform(0.06, 0.12)
+    glass = tone(variation.pick([blue, blue, blue, brown]), variation.uniform(0.05, 0.72), variation.uniform(0.15, 0.5))
     return Finish(
         colors=colors,
         livery=_livery(variation, style, plan, colors),
@@ -714,12 +715,13 @@ def _add_racer(assembly: Assembly, variation: Variation) -> None:
     """A single-seater with open wheels and wings."""
     colors = variation.palette()
     main, second, accent = colors
-    width, tail = variation.uniform(0.75, 1.05), variation.uniform(0.85, 1.25)
-    nose_width = variation.uniform(0.2, 0.45)
+    width, tail = variation.uniform(0.8, 1.4), variation.uniform(0.85, 1.4)
+    nose_width, nose_top = variation.uniform(0.2, 0.7), variation.uniform(0.36, 0.6)
+    track = variation.uniform(0.85, 1.15)
     # (x, half width, floor, top) from tail to nose.
     stations = np.array(
         [(-1.7, 0.2, 0.35, 0.6), (-1.0, 0.32, 0.2, tail), (-0.5, 0.4, 0.18, tail + 0.05), (-0.1, 0.42, 0.18, 0.78),
-         (0.5, 0.38, 0.18, 0.76), (1.2, 0.3, 0.2, 0.6), (2.0, nose_width / 2, 0.26, 0.42)]
+         (0.5, 0.38, 0.18, 0.76), (1.2, 0.3, 0.2, 0.6), (2.0, nose_width / 2, 0.22, nose_top)]
     )  # fmt: skip
     angle = np.linspace(0, 2 * np.pi, 21)
     round_y = np.sign(np.sin(angle)) * np.abs(np.sin(angle)) ** 0.7
@@ -740,20 +742,22 @@ def _add_racer(assembly: Assembly, variation: Variation) -> None:
         return colored
 
     assembly.add(loft(rings), livery, 50.0)
-    pod = rounded_box(1.5, 0.5, 0.42, 0.15)
+    pod = rounded_box(1.5, 0.5, variation.uniform(0.3, 0.55), 0.15)
     for side in (-1, 1):
         assembly.add(pod.moved(-0.45, side * 0.55, 0.42), livery)
     assembly.add(sphere(0.2, 12).scaled(1.3, 1, 0.6).moved(0.1, 0, 0.78), RUBBER)
     assembly.add(sphere(0.19, 12).moved(0.0, 0, 0.93), accent)
     rear_wing, front_wing = variation.uniform(0.85, 1.25), variation.uniform(1.5, 1.9)
-    assembly.add(box(0.45, 1.5, 0.07).rotated("y", -10).moved(-1.75, 0, rear_wing), second)
+    chord = variation.uniform(0.35, 0.65)
+    assembly.add(box(chord, 1.5, 0.07).rotated("y", -10).moved(-1.75, 0, rear_wing), second)
     for side in (-1, 1):
         assembly.add(box(0.6, 0.05, 0.5).moved(-1.75, side * 0.75, rear_wing - 0.12), main)
         assembly.add(box(0.5, 0.05, 0.25).moved(2.0, side * front_wing / 2, 0.27), main)
     assembly.add(box(0.1, 0.1, rear_wing - 0.4).moved(-1.65, 0, 0.5 * (rear_wing + 0.45)), TRIM)
     assembly.add(box(0.42, front_wing, 0.06).moved(2.0, 0, 0.2), second)
     hub = variation.pick([CHROME, accent, second, (0.9, 0.75, 0.2)])
-    for x, radius, thickness, track in ((-1.3, 0.42, 0.48, 0.95), (1.25, 0.37, 0.36, 0.95)):
+    big = variation.uniform(0.38, 0.56)
+    for x, radius, thickness in ((-1.3, big, 0.48), (1.25, big * variation.uniform(0.75, 1.0), 0.36)):
         paint_at = _wheel_paint(variation, hub, radius)
         for side in (-1.0, 1.0):
             assembly.add(_wheel(radius, thickness, side).moved(x, side * track, radius), paint_at((x, radius)), 30.0)

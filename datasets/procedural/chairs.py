@@ -23,6 +23,7 @@ from fusedplanes.datasets.procedural.shapes import (
 )
 from fusedplanes.datasets.procedural.variation import Color, Variation, shade
 
+# A name that occurs twice comes up twice as often.
 KINDS = ("dining", "armchair", "shell", "stool", "office", "club", "windsor", "tub", "cantilever", "dining", "throne",
          "rocker", "armchair", "deck", "bean bag", "school")  # fmt: skip
 

@@ -22,6 +22,7 @@ from fusedplanes.datasets.procedural.shapes import (
 )
 from fusedplanes.datasets.procedural.variation import Color, Variation, shade
 
+# A name that occurs twice comes up twice as often.
 KINDS = ("table", "desk", "mushroom", "floor", "lantern", "table", "globes", "stained glass", "paper", "tripod", "lava",
          "box", "table", "arc", "candelabra", "spot")  # fmt: skip
 

@@ -83,8 +83,11 @@ def random_waves(variation: Variation, count: int = 5) -> np.ndarray:
 
 def mixed(mask: np.ndarray, first: Color, second: Color) -> np.ndarray:
     """The first colour where the mask is true, the second elsewhere: ``[*shape, 3]``. A mask of weights blends."""
-    weight = np.asarray(mask, dtype=np.float32)[..., None]
-    return weight * np.asarray(first, np.float32) + (1 - weight) * np.asarray(second, np.float32)
+    weight = np.asarray(mask)[..., None]
+    first, second = np.asarray(first, np.float32), np.asarray(second, np.float32)
+    if weight.dtype == bool:
+        return np.where(weight, first, second)
+    return weight.astype(np.float32) * (first - second) + second
 
 
 def wood_grain(colors: tuple[Color, Color], waves: np.ndarray, period: float = 0.1) -> Pattern:
