@@ -509,9 +509,9 @@ class DiskObjectStore(ObjectStore):
         self._numbers = {self._ids[number]: number for number in present.tolist()}
         if len(self._numbers) != len(present) or None in self._numbers:
             raise CheckpointError(f"{where}: an object is listed twice or without an id; restore the index")
-        for kind, table in self._entries.items():
+        for table in self._entries.values():
             table["id_bytes"] = 0
-            self._check_places(kind, table)
+            self._check_places(table)
 
     def _load_shard(self, file: str, size: int, count: int, checksum: str) -> tuple[np.ndarray, list[str | None]]:
         if re.fullmatch(r"index-\d+\.bin", file) is None:
@@ -535,18 +535,16 @@ class DiskObjectStore(ObjectStore):
             if id is not None:
                 self._ids[number] = id
 
-    def _check_places(self, kind: str, table: np.ndarray) -> None:
+    def _check_places(self, table: np.ndarray) -> None:
         alive = table[table["length"] > 0]
         segments, which = np.unique(alive["segment"], return_inverse=True)
-        lengths = np.bincount(which, weights=alive["length"], minlength=len(segments))
-        ends = np.zeros(len(segments), np.uint64)
-        # Halved, so that an offset at the end of 64 bits does not come round to the beginning.
-        np.maximum.at(ends, which, alive["offset"] // 2 + (alive["length"] + 1) // 2)
-        for number, length, end in zip(segments.tolist(), lengths.tolist(), ends.tolist(), strict=True):
-            if number not in self._sizes or end > self._sizes[number] // 2 + 1:
-                name = _segment_name(number)
-                raise CheckpointError(f"{self.folder}: the index points outside {name}; restore the run folder")
-            self._live[number] += int(length)
+        sizes = np.array([self._sizes.get(number, 0) for number in segments.tolist()], np.uint64)[which]
+        outside = alive["length"] > sizes - np.minimum(alive["offset"], sizes)
+        if outside.any():
+            name = _segment_name(int(alive["segment"][outside][0]))
+            raise CheckpointError(f"{self.folder}: the index points outside {name}; restore the run folder")
+        for number, live in zip(segments.tolist(), np.bincount(which, alive["length"]).tolist(), strict=True):
+            self._live[number] += int(live)
 
 
 # Files ----------------------------------------------------------------------------------------------------------------
