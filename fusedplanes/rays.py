@@ -56,8 +56,7 @@ class Rays:
 
     def flatten(self, start: int = 0, end: int = -1) -> Rays:
         """Merge batch dimensions ``start`` to ``end`` (inclusive) into one."""
-        dims = self.near.dim()
-        end = end % dims
+        start, end = start % self.near.dim(), end % self.near.dim()
         return Rays(
             self.origins.flatten(start, end),
             self.directions.flatten(start, end),

@@ -34,7 +34,7 @@ def modules():
 
 
 def floor_of(module: str) -> int:
-    room = (module.split(".") + ["__init__"])[1]
+    room = ([*module.split("."), "__init__"])[1]
     return next(level for level, rooms in enumerate(FLOORS) if room in rooms)
 
 
@@ -82,13 +82,13 @@ def run_python(code: str) -> str:
 
 
 def test_importing_the_package_loads_nothing_heavy():
-    heavy = "torch numba triton scipy trimesh PIL rich tyro imageio".split()
+    heavy = ["torch", "numba", "triton", "scipy", "trimesh", "PIL", "rich", "tyro", "imageio"]
     code = f"import sys, fusedplanes; print([name for name in {heavy} if name in sys.modules])"
     assert run_python(code).strip() == "[]"
 
 
 def test_training_and_rendering_import_with_torch_numpy_and_numba_alone():
-    blocked = "scipy trimesh PIL rich tyro imageio safetensors skimage embreex".split()
+    blocked = ["scipy", "trimesh", "PIL", "rich", "tyro", "imageio", "safetensors", "skimage", "embreex"]
     code = f"""
 import sys
 class Block:

@@ -11,7 +11,7 @@ from tyro.conf import Positional
 from fusedplanes.cli.options import ComputeOptions, choose_device, parse
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evaluate(ComputeOptions):
     """PSNR, foreground PSNR and SSIM on the views held out of training, beside three floors that need no model."""
 

@@ -12,7 +12,7 @@ from tyro.conf import Positional
 from fusedplanes.cli.options import ComputeOptions, choose_device, parse
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Export(ComputeOptions):
     """Write an object in a form other programs read."""
 

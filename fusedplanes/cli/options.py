@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fusedplanes.errors import ConfigError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Options:
     """Shared options."""
 
@@ -17,7 +17,7 @@ class Options:
     """No progress bars and no remarks."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class ComputeOptions(Options):
     """Options of commands that compute."""
 

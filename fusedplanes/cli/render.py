@@ -12,7 +12,7 @@ from fusedplanes.cli.options import ComputeOptions, choose_device, parse
 from fusedplanes.errors import ConfigError
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Render(ComputeOptions):
     """Render one turn round trained objects, as a video (.mp4, .webm, .gif) or as a folder of PNG files."""
 

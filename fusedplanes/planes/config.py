@@ -102,7 +102,7 @@ class PhaseConfig:
 
 @dataclass(frozen=True)
 class TrainingConfig:
-    """Training of a class: the autoencoder, a warm-up on cached latents, then the joint phase with the image decoder."""
+    """Training of a class: the autoencoder, a warm-up on cached latents, then jointly with the image decoder."""
 
     warm_up: PhaseConfig
     joint: PhaseConfig | None = None
@@ -233,6 +233,21 @@ def preset(name: str, method: Method = "fused-planes") -> RunConfig:
     elif method != "fused-planes":
         raise ConfigError(f"method '{method}' does not exist; choose fused-planes, ulw or tri-planes")
     return RunConfig(method, name, model, training)
+
+
+def phase_steps(training: TrainingConfig) -> dict[str, int]:
+    """Steps of every phase by name, in order."""
+    steps = {"autoencoder": training.autoencoder_steps, "warm-up": training.warm_up.steps}
+    steps["joint"] = 0 if training.joint is None else training.joint.steps
+    return {name: count for name, count in steps.items() if count}
+
+
+def with_downscale(config: RunConfig, factor: int) -> RunConfig:
+    """The same configuration with latent cells of ``factor`` pixels a side; methods without a latent space stay."""
+    if config.model.autoencoder is None:
+        return config
+    autoencoder = replace(config.model.autoencoder, downscale=factor)
+    return replace(config, model=replace(config.model, autoencoder=autoencoder))
 
 
 def to_json(config: RunConfig) -> dict:

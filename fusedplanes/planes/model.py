@@ -18,7 +18,8 @@ from fusedplanes.errors import CheckpointError, ConfigError, DataError
 from fusedplanes.fields import FieldDecoder, ObjectPlanes, compose_planes, query_field
 from fusedplanes.planes.config import ModelConfig, RunConfig
 from fusedplanes.rays import Rays
-from fusedplanes.rendering.volume import MINIMUM_ALPHA, RenderOutput, render_cameras
+from fusedplanes.rendering.volume import RenderOutput, render_cameras
+from fusedplanes.training.latent_cache import background_latents
 from fusedplanes.training.object_store import MemoryObjectStore, ObjectStore
 
 DECODER_PREFIX = "decoder."
@@ -204,17 +205,19 @@ class PlanesModel:
         """Standardised latents ``[B, h, w, c]`` to images ``[B, H, W, 3]``, not clamped."""
         return self.shared.autoencoder.decode(latents * self.shared.latent_scale + self.shared.latent_mean)
 
+    def forget_background(self) -> None:
+        """The encoder has changed: its code of an empty image is computed anew when it is next needed."""
+        self._background_latents.clear()
+
     def background(self, cameras: Cameras) -> Tensor:
-        """What lies behind the object for `render_cameras`: a colour, or the encoder's present code of an empty image."""
+        """What lies behind the object: a colour, or the encoder's present code of an empty image."""
         color = torch.tensor(self.config.model.background, device=self.device)
         if self.shared.autoencoder is None:
             return color
         size = (cameras.height, cameras.width)
         if size not in self._background_latents:
-            empty = color.expand(1, *size, 3)
-            with torch.no_grad():
-                mean, _ = self.shared.autoencoder.encode(empty)
-            self._background_latents[size] = (mean[0] - self.shared.latent_mean) / self.shared.latent_scale
+            latents = background_latents(self.shared.autoencoder, color, cameras.width, cameras.height)
+            self._background_latents[size] = (latents - self.shared.latent_mean) / self.shared.latent_scale
         return self._background_latents[size]
 
     def geometry(self, item: str | ObjectPlanes, cameras: Cameras) -> Geometry:
@@ -320,7 +323,7 @@ def latent_cameras(cameras: Cameras, factor: int) -> Cameras:
 
 
 class FusedPlanes(PlanesModel):
-    """Fused-Planes and its ultra-lightweight variant: fields in an autoencoder's latent space over shared base planes."""
+    """Fused-Planes and its ultra-lightweight variant: fields in a latent space, over shared base planes."""
 
     METHODS = ("fused-planes", "ulw")
 

@@ -10,22 +10,27 @@ shared parts, and nothing else, so a step costs the same for fifty objects as fo
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-
-import math
 
 import torch
 from torch import Tensor
 
 from fusedplanes.cameras import Cameras
-from fusedplanes.fields import compose_planes
+from fusedplanes.fields import ObjectPlanes, compose_planes
 from fusedplanes.planes.config import PhaseConfig, RunConfig
-from fusedplanes.planes.model import DECODER_PREFIX, PlanesModel, initial_object, latent_cameras
+from fusedplanes.planes.model import (
+    DECODER_PREFIX,
+    PlanesModel,
+    initial_object,
+    latent_cameras,
+    object_from_record,
+)
 from fusedplanes.planes.views import RayTargets, TrainingViews
 from fusedplanes.rays import Rays
 from fusedplanes.rendering.volume import render_rays
-from fusedplanes.training.autoencoder import AutoencoderTrainer
+from fusedplanes.training.autoencoder import AutoencoderTrainer, sample_images
 from fusedplanes.training.latent_cache import LatentCache
 from fusedplanes.training.losses import total_variation
 from fusedplanes.training.object_optimizer import ObjectAdam, ObjectTable
@@ -90,7 +95,9 @@ class StageOne:
         self.shared = self.model.shared.to(self.device)
         generator = torch.Generator().manual_seed(config.training.seed)
         first = [initial_object(config.model, generator) for _ in views.ids]
-        tensors = {name: torch.stack([item[name] for item in first]) for name in first[0]}
+        self.trained = tuple(first[0])
+        tensors = {name: torch.stack([item[name] for item in first]) for name in self.trained}
+        tensors["world_from_source"] = torch.stack([matrix.float() for matrix in views.world_from_source])
         self.table = ObjectTable(views.ids, tensors)
         self.object_adam = ObjectAdam(self.table)
         self.targets: RayTargets | None = None
@@ -115,8 +122,15 @@ class StageOne:
 
     # Phases -------------------------------------------------------------------------------------------------------
 
-    def prepare(self, phase: str) -> None:
-        """What a phase needs that is not part of the checkpoint: ray targets, from cached latents or from images."""
+    def prepare(self, phase: str, first_step: int = 0) -> None:
+        """Set up what a phase needs that no checkpoint holds: ray targets, from cached latents or from images.
+
+        Args:
+            phase: its name.
+            first_step: where it begins; beyond 0 it is being resumed.
+        """
+        if first_step == 0:
+            self.object_adam.drop(self.table.ids)
         if phase == "autoencoder":
             return
         background = torch.tensor(self.config.model.background)
@@ -124,9 +138,12 @@ class StageOne:
             self.targets = RayTargets.colors(self.views, background)
             return
         self.latents = LatentCache.build(self.shared.autoencoder, self.views.images, background)
-        self.shared.latent_mean.copy_(self.latents.mean)
-        self.shared.latent_scale.copy_(self.latents.scale)
-        latents = [self.latents.standardised(index) for index in range(len(self.views))]
+        self.model.forget_background()
+        if first_step == 0:
+            # An encoder that is being trained moves on, and the scale of its latents is part of what it is trained in.
+            self.shared.latent_mean.copy_(self.latents.mean)
+            self.shared.latent_scale.copy_(self.latents.scale)
+        latents = [self._standardised(index) for index in range(len(self.views))]
         width, height = self.views.size
         empty = self.model.background(Cameras.orbit(1, width=width, height=height))
         self.targets = RayTargets.latents(self.views, latents, empty, self.config.model.autoencoder.downscale)
@@ -135,12 +152,8 @@ class StageOne:
         training = self.config.training
         generator = step_generator(training.seed, "autoencoder", step)
         background = torch.tensor(self.config.model.background)
-        images = []
-        for _ in range(training.autoencoder_batch):
-            index = int(torch.randint(len(self.views), (), generator=generator))
-            view = torch.randint(len(self.views.cameras[index]), (1,), generator=generator)
-            images.append(self.views.colors(index, view, background))
-        return self.autoencoder_trainer.step(torch.cat(images))
+        images = sample_images(self.views.images, training.autoencoder_batch, background, generator)
+        return self.autoencoder_trainer.step(images.to(self.device), generator=generator)
 
     def _warm_up_step(self, step: int) -> Mapping[str, Tensor | float]:
         phase, training, model = self.config.training.warm_up, self.config.training, self.config.model
@@ -178,7 +191,7 @@ class StageOne:
             images.append(self.views.colors(index, chosen, white))
             cameras.append(self.views.cameras[index][chosen])
             if not phase.encoder_rate:
-                targets.append(self.latents.standardised(index)[chosen])
+                targets.append(self._standardised(index)[chosen])
         images = torch.stack(images)
         batch = latent_cameras(
             Cameras(
@@ -199,7 +212,9 @@ class StageOne:
         )
         shape = (*batch.batch_shape, batch.height, batch.width)
         alpha = marched.alpha.view(*shape, 1)
-        background = self.targets.background.view(batch.height, batch.width, -1)
+        if phase.encoder_rate:
+            self.model.forget_background()
+        background = self.model.background(cameras[0])
         rendered = marched.values.view(*shape, -1) + (1 - alpha) * background
         flat_images = images.flatten(0, 1)
         if phase.encoder_rate:
@@ -221,10 +236,34 @@ class StageOne:
             "psnr": -10 * color_error.detach().log10(),
         }
 
+    def _standardised(self, index: int) -> Tensor:
+        means, _ = self.latents.read(index)
+        return (means - self.shared.latent_mean.cpu()) / self.shared.latent_scale.cpu()
+
+    def object_planes(self, id: str) -> ObjectPlanes:
+        """An object as it stands."""
+        return object_from_record(self.table.record(id))
+
+    # State --------------------------------------------------------------------------------------------------------
+
+    def optimizer_state(self, phase: str) -> dict:
+        """State of the shared parts' optimiser in a phase."""
+        if phase == "autoencoder":
+            return self.autoencoder_trainer.state_dict()
+        adam = self.shared_adam(phase)
+        return {} if adam is None else adam.state_dict()
+
+    def load_optimizer_state(self, phase: str, state: dict) -> None:
+        """Continue where `optimizer_state` was taken."""
+        if phase == "autoencoder":
+            self.autoencoder_trainer.load_state_dict(state)
+        elif state:
+            self.shared_adam(phase).load_state_dict(state)
+
     # Parameters ---------------------------------------------------------------------------------------------------
 
     def _compose(self, rows: Tensor) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
-        leaves = {name: tensor[rows].to(self.device).requires_grad_() for name, tensor in self.table.tensors.items()}
+        leaves = {name: self.table.tensors[name][rows].to(self.device).requires_grad_() for name in self.trained}
         planes = compose_planes(leaves["micro_planes"], leaves["weights"], self.shared.base_planes)
         if self.shared.decoder is not None:
             return leaves, planes, self.shared.decoder.tensors()

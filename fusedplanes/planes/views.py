@@ -63,6 +63,12 @@ class TrainingViews:
     def __len__(self) -> int:
         return len(self.ids)
 
+    def first(self, count: int) -> TrainingViews:
+        """Only the first ``count`` objects."""
+        return TrainingViews(
+            self.ids[:count], self.images[:count], self.cameras[:count], self.world_from_source[:count]
+        )
+
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of every image in pixels."""

@@ -1,0 +1,74 @@
+"""`fusedplanes train`: from a data set to a run folder."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from tyro.conf import Positional
+
+from fusedplanes.cli.options import ComputeOptions, choose_device, parse
+
+
+@dataclass(frozen=True, kw_only=True)
+class Train(ComputeOptions):
+    """Train a class of objects: shared parts, and one small record per object."""
+
+    data: Positional[Path]
+    """Data set folder, as `fusedplanes data` makes it."""
+    out: Path | None = None
+    """Run folder; runs/<name of the data set> if not given."""
+    method: Literal["fused-planes", "ulw", "tri-planes"] = "fused-planes"
+    """fused-planes; ulw: no micro planes, an object is its mix of base planes; tri-planes: independent RGB planes."""
+    preset: Literal["tiny", "small", "paper"] = "small"
+    """tiny: seconds, for tests; small: two CPU cores; paper: published sizes."""
+    minutes: float = 0.0
+    """Shorten or lengthen every phase so that training takes about so long; 0 keeps the preset's steps."""
+    downscale: Literal[0, 2, 4, 8] = 0
+    """Image pixels along a side of a latent cell; 0: 4 below 128 pixels, 8 from there on."""
+    plan: bool = False
+    """Only predict time, disk and memory."""
+    resume: bool = False
+    """Go on from the last checkpoint of the run folder."""
+    overwrite: bool = False
+    """Replace what the run folder holds."""
+    watch: float = 60.0
+    """Seconds between held-out previews (preview.png and a line in log.jsonl); 0 renders none."""
+    tensorboard: bool = False
+    """Also write TensorBoard event files."""
+
+
+def main(arguments: list[str]) -> None:
+    options = parse(Train, arguments, "train")
+    from fusedplanes import datasets
+    from fusedplanes.planes.config import preset, with_downscale
+    from fusedplanes.planes.run import make_plan, train
+
+    dataset = datasets.load(options.data)
+    config = preset(options.preset, options.method)
+    config = replace(config, training=replace(config.training, seed=options.seed))
+    config = with_downscale(config, options.downscale or (4 if dataset.size < 128 else 8))
+    device = choose_device(options.device)
+    out = options.out or Path("runs") / options.data.resolve().name
+    if options.plan:
+        plan = make_plan(config, dataset, minutes=options.minutes, device=device)
+        print(json.dumps(plan.to_json()) if options.json else plan.text())
+        return
+    summary = train(
+        dataset,
+        out,
+        config=config,
+        minutes=options.minutes,
+        device=device,
+        resume=options.resume,
+        overwrite=options.overwrite,
+        watch_seconds=options.watch,
+        tensorboard=options.tensorboard,
+        quiet=options.quiet or options.json,
+    )
+    if options.json:
+        print(json.dumps(summary.to_json()))
+    elif not options.quiet:
+        print(summary.text())

@@ -1,0 +1,347 @@
+"""Run folders: a class is trained into one, and everything later is read from it.
+
+runs/cars/config.json                 what was trained, and how
+runs/cars/checkpoint.json             the manifest: the one file that says which others count
+runs/cars/shared-<step>.safetensors   base planes, field decoder, autoencoder
+runs/cars/objects/                    one record per object
+runs/cars/log.jsonl                   one line per logged step
+runs/cars/preview.png                 held-out views, truth beside render
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import shutil
+import sys
+import time
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+
+from fusedplanes.errors import CheckpointError, ConfigError
+from fusedplanes.files import read_json, write_json
+from fusedplanes.multiview import MultiViewDataset
+from fusedplanes.planes.config import RunConfig, from_json, to_json
+from fusedplanes.planes.model import SharedParts
+from fusedplanes.planes.plan import Plan, fit_minutes, peak_memory, probe
+from fusedplanes.planes.preview import HeldOutViews
+from fusedplanes.planes.stage_one import StageOne
+from fusedplanes.planes.views import TrainingViews
+from fusedplanes.training.checkpoint import create_store, load_checkpoint, load_objects, save_checkpoint
+from fusedplanes.training.log import TrainingLog
+from fusedplanes.training.loop import run_phase
+from fusedplanes.training.object_store import MOMENTS, DiskObjectStore
+
+FORMAT, FORMAT_VERSION = "fusedplanes-run", 1
+
+
+@dataclass(frozen=True)
+class TrainingSummary:
+    """What a finished `train` reports: times in seconds, sizes in bytes, PSNR in decibels on a few held-out views."""
+
+    run: str
+    method: str
+    objects: int
+    seconds: float
+    seconds_per_object: float
+    predicted_seconds: float
+    object_bytes: int
+    shared_bytes: int
+    disk_bytes: int
+    peak_memory_bytes: int
+    held_out_psnr: float | None
+    held_out_psnr_foreground: float | None
+
+    def to_json(self) -> dict:
+        """The summary as plain values."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """One paragraph for people."""
+        quality = "" if self.held_out_psnr is None else f"; held-out PSNR {self.held_out_psnr:.2f} dB on the preview"
+        return (
+            f"{self.run}: {self.objects} objects in {self.seconds:.0f} s ({self.seconds_per_object:.1f} s per object)"
+            f"{quality}; {self.object_bytes:,} bytes per object, {self.shared_bytes:,} shared"
+        )
+
+
+def train(
+    dataset: MultiViewDataset,
+    out: str | Path,
+    *,
+    config: RunConfig,
+    minutes: float = 0.0,
+    device: str | torch.device = "cpu",
+    resume: bool = False,
+    overwrite: bool = False,
+    watch_seconds: float = 60.0,
+    watch_first_seconds: float = 30.0,
+    tensorboard: bool = False,
+    quiet: bool = False,
+) -> TrainingSummary:
+    """Train a class into a run folder: stage 1 of Fused-Planes, or plain Tri-Planes.
+
+    Ctrl-C ends with a usable checkpoint; ``resume`` goes on from it.
+
+    Args:
+        dataset: objects with views in the splits "train" and, for previews, "test".
+        out: the run folder.
+        config: from `fusedplanes.preset`, or your own.
+        minutes: scale every phase's steps so that training takes about so long; 0 keeps them.
+        watch_seconds: seconds between previews; 0 renders none.
+        watch_first_seconds: seconds from the start of a phase to its first preview.
+        tensorboard: also write TensorBoard event files.
+        quiet: no progress on standard error.
+
+    Returns:
+        What it took and what came out.
+
+    Raises:
+        ConfigError: the folder holds something already and neither ``resume`` nor ``overwrite`` says what to do.
+        CheckpointError: the disk is full, the folder read-only, or the checkpoint to resume from damaged.
+        TrainingInterrupted: Ctrl-C.
+
+    Example:
+        >>> data = fusedplanes.datasets.load("cars")  # doctest: +SKIP
+        >>> fp.train(data, "runs/cars", config=fp.preset("small"))  # doctest: +SKIP
+    """
+    out = Path(out)
+    _claim(out, resume, overwrite)
+    views = TrainingViews.read(dataset)
+    checkpoint = load_checkpoint(out) if resume else None
+    if checkpoint is None:
+        plan = probe(config, views, device=device)
+        if minutes:
+            config = fit_minutes(config, plan, minutes)
+            plan = plan.with_steps(config)
+        out.mkdir(parents=True, exist_ok=True)
+        data = getattr(dataset, "path", None)
+        extra = {"data": None if data is None else str(Path(data).resolve()), "image_size": list(views.size)}
+        write_json(
+            out / "config.json", {"format": FORMAT, "format_version": FORMAT_VERSION, **to_json(config), **extra}
+        )
+        store = create_store(out)
+        stage = StageOne(config, views, device=device)
+        position, predicted = (stage.phases[0].name, 0), plan.seconds
+        if not quiet:
+            sys.stderr.write(plan.text() + "\n")
+    else:
+        config = read_config(out)
+        stage = StageOne(config, views, device=device)
+        store = checkpoint.store(writable=True)
+        position = (checkpoint.phase, checkpoint.step)
+        predicted = checkpoint.metadata.get("predicted_seconds", 0.0)
+        if checkpoint.phase != FINISHED:
+            stage.shared.load_state_dict(checkpoint.shared())
+            stage.table, stage.object_adam = load_objects(store, views.ids)
+            stage.load_optimizer_state(checkpoint.phase, checkpoint.optimizer())
+    log = TrainingLog(out / "log.jsonl", tensorboard=tensorboard)
+    with contextlib.closing(store), contextlib.closing(log):
+        session = _Session(out, stage, store, log, predicted, quiet)
+        if checkpoint is not None:
+            log.rewind(*position)
+            session.clock.spent = checkpoint.metadata.get("seconds", 0.0)
+        if watch_seconds:
+            session.held_out = HeldOutViews(dataset, background=config.model.background)
+        session.watch_seconds, session.watch_first_seconds = watch_seconds, watch_first_seconds
+        return session.run(position)
+
+
+FINISHED = "finished"
+
+
+class _Clock:
+    """Seconds spent training: pauses for previews do not count, and earlier sessions do."""
+
+    def __init__(self) -> None:
+        self.spent, self._since = 0.0, time.perf_counter()
+
+    def __call__(self) -> float:
+        return self.spent + (time.perf_counter() - self._since if self._since is not None else 0.0)
+
+    @contextlib.contextmanager
+    def paused(self):
+        self.spent, self._since = self(), None
+        try:
+            yield
+        finally:
+            self._since = time.perf_counter()
+
+
+class _Session:
+    """One sitting of a run: goes through the phases that are left, watching and saving."""
+
+    def __init__(self, out: Path, stage: StageOne, store, log: TrainingLog, predicted: float, quiet: bool) -> None:
+        self.out, self.stage, self.store, self.log = out, stage, store, log
+        self.predicted, self.quiet = predicted, quiet
+        self.clock = _Clock()
+        self.held_out: HeldOutViews | None = None
+        self.watch_seconds = self.watch_first_seconds = 0.0
+
+    def run(self, position: tuple[str, int]) -> TrainingSummary:
+        names = [phase.name for phase in self.stage.phases]
+        first = len(names) if position[0] == FINISHED else names.index(position[0])
+        for index in range(first, len(names)):
+            phase = self.stage.phases[index]
+            first_step = position[1] if index == first else 0
+            self.stage.prepare(phase.name, first_step)
+            if first_step == 0:
+                self.store.delete(self.store.ids, MOMENTS)
+            run_phase(
+                phase.name,
+                phase.steps,
+                phase.step,
+                log=self.log,
+                first_step=first_step,
+                checkpoint=lambda step, name=phase.name: self.save(name, step),
+                on_interval=(lambda step, name=phase.name: self.watch(name, step)) if self.held_out else None,
+                interval_seconds=self.watch_seconds,
+                interval_first_seconds=self.watch_first_seconds,
+                resume_command=f"fusedplanes train DATA --out {shlex.quote(str(self.out))} --resume",
+                quiet=self.quiet,
+            )
+        seconds = self.clock()
+        quality = self.watch(names[-1], self.stage.phases[-1].steps) if self.held_out else {}
+        if first < len(names):
+            self.store.delete(self.store.ids, MOMENTS)
+            self.stage.object_adam.drop(self.stage.table.ids)
+            self.save(FINISHED, 0)
+        model, count = self.stage.model, len(self.stage.table)
+        return TrainingSummary(
+            run=str(self.out),
+            method=self.stage.config.method,
+            objects=count,
+            seconds=seconds,
+            seconds_per_object=seconds / count,
+            predicted_seconds=self.predicted,
+            object_bytes=model.object_bytes(),
+            shared_bytes=model.shared_bytes(),
+            disk_bytes=sum(path.stat().st_size for path in self.out.rglob("*") if path.is_file()),
+            peak_memory_bytes=peak_memory(),
+            held_out_psnr=quality.get("held_out_psnr"),
+            held_out_psnr_foreground=quality.get("held_out_psnr_foreground"),
+        )
+
+    def save(self, phase: str, step: int) -> None:
+        optimizer = None if phase == FINISHED else self.stage.optimizer_state(phase)
+        save_checkpoint(
+            self.out,
+            self.store,
+            phase=phase,
+            step=step,
+            shared=self.stage.shared.state_dict(),
+            optimizer=optimizer,
+            table=self.stage.table,
+            object_adam=self.stage.object_adam,
+            metadata={"seconds": self.clock(), "predicted_seconds": self.predicted},
+        )
+
+    def watch(self, phase: str, step: int) -> dict[str, float]:
+        """Render the held-out views into preview.png and note their PSNR in the log."""
+        with self.clock.paused():
+            heading, render = "render", self._render
+            if phase == "autoencoder":
+                heading, render = "autoencoder", self._reconstruct
+            quality = self.held_out.measure(render, self.out / "preview.png", heading=heading)
+            self.log.write(phase, step, {**quality, "training_seconds": self.clock()})
+        return quality
+
+    @torch.no_grad()
+    def _reconstruct(self, id: str, cameras, images):
+        autoencoder = self.stage.shared.autoencoder
+        mean, _ = autoencoder.encode(images.to(self.stage.device))
+        return autoencoder.decode(mean).clamp(0, 1)
+
+    def _render(self, id: str, cameras, images):
+        return self.stage.model.render(self.stage.object_planes(id), cameras).color
+
+
+def _claim(out: Path, resume: bool, overwrite: bool) -> None:
+    """Make sure that a run may be written here."""
+    if resume and overwrite:
+        raise ConfigError("--resume and --overwrite exclude each other")
+    if resume or not out.exists() or (out.is_dir() and not any(out.iterdir())):
+        return
+    known = (out / "config.json").is_file() and (read_json(out / "config.json").get("format") == FORMAT)
+    if not known:
+        raise ConfigError(f"{out}: is no empty folder and no run; choose another --out")
+    if not overwrite:
+        raise ConfigError(f"{out}: holds a run already; go on with --resume or replace it with --overwrite")
+    shutil.rmtree(out)
+
+
+def make_plan(config: RunConfig, data: MultiViewDataset | TrainingViews, *, minutes: float = 0.0, device="cpu") -> Plan:
+    """Predict steps, time, disk and memory of a run from a short probe; nothing is written.
+
+    Args:
+        minutes: as in `train`.
+    """
+    views = data if isinstance(data, TrainingViews) else TrainingViews.read(data)
+    plan = probe(config, views, device=device)
+    return plan.with_steps(fit_minutes(config, plan, minutes)) if minutes else plan
+
+
+# Reading ------------------------------------------------------------------------------------------------------------
+
+
+def read_config(run: str | Path) -> RunConfig:
+    """The configuration a run folder was trained with.
+
+    Raises:
+        CheckpointError: there is none, or it was written by a newer version.
+        ConfigError: it is damaged.
+    """
+    value = _config_file(run)
+    fields = ("method", "preset", "model", "training")
+    return from_json({name: value[name] for name in fields if name in value})
+
+
+def data_folder(run: str | Path) -> Path:
+    """The data set a run was trained on.
+
+    Raises:
+        ConfigError: it was not trained from a folder.
+    """
+    value = _config_file(run).get("data")
+    if not isinstance(value, str):
+        raise ConfigError(f"{run}: does not name its data set; give it with --data")
+    return Path(value)
+
+
+def image_size(run: str | Path) -> int:
+    """Width of the training images in pixels."""
+    size = _config_file(run).get("image_size")
+    valid = isinstance(size, list) and size and isinstance(size[0], int)
+    return size[0] if valid and 1 <= size[0] <= 16384 else 128
+
+
+def _config_file(run: str | Path) -> dict:
+    path = Path(run) / "config.json"
+    if not path.is_file():
+        raise CheckpointError(f"{run}: no run folder; `fusedplanes train` makes one")
+    value = read_json(path)
+    if value.get("format") != FORMAT:
+        raise CheckpointError(f"{path}: format is {value.get('format')!r}, expected '{FORMAT}'")
+    version = value.get("format_version")
+    if isinstance(version, int) and version > FORMAT_VERSION:
+        raise CheckpointError(f"{path}: format_version {version} is newer than this fusedplanes knows; upgrade it")
+    return value
+
+
+def open_run(run: str | Path) -> tuple[RunConfig, SharedParts, DiskObjectStore]:
+    """What a model is made of, read from a run folder.
+
+    Raises:
+        CheckpointError: no run, a damaged one, or one of a newer version.
+    """
+    config = read_config(run)
+    checkpoint = load_checkpoint(run)
+    shared = SharedParts(config.model)
+    tensors = checkpoint.shared()
+    expected = {name: value.shape for name, value in shared.state_dict().items()}
+    if {name: value.shape for name, value in tensors.items()} != expected:
+        raise CheckpointError(f"{run}: the shared tensors do not fit config.json; restore the folder")
+    shared.load_state_dict(tensors)
+    return config, shared, checkpoint.store()
