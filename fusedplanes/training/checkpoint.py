@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import math
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -407,6 +408,8 @@ def _split(state: object) -> dict[str, Tensor]:
         if isinstance(value, list | tuple):
             kind = "tuple" if isinstance(value, tuple) else "list"
             return {kind: [walk(item, f"{path}.{index}") for index, item in enumerate(value)]}
+        if isinstance(value, float) and not math.isfinite(value):
+            raise ConfigError(f"checkpoint: '{path}' is {value}; only finite numbers are saved")
         if value is None or isinstance(value, bool | int | float | str):
             return {"value": value}
         raise ConfigError(f"checkpoint: '{path}' is a {type(value).__name__}; only tensors, numbers and text are saved")

@@ -205,13 +205,17 @@ class ObjectAdam:
             raise DataError(f"object adam: the moments of '{id}' name '{unknown[0]}', which the table does not have")
 
     def drop(self, ids: Iterable[str]) -> None:
-        """Forget the moments of finished objects; a later step would start them afresh."""
+        """Forget the moments of finished objects; a later step would start them afresh.
+
+        The objects are marked as changed, so that the next checkpoint forgets the moments too.
+        """
         for id in ids:
             slot = self._slots.pop(id, None)
             if slot is not None:
                 for tensor in self._state.values():
                     tensor[slot] = 0
                 self._free.append(slot)
+                self.table.mark(self.table.rows([id]))
 
     def _slots_of(self, name: str, ids: list[str]) -> list[int]:
         for id in ids:

@@ -329,10 +329,15 @@ class DiskObjectStore(ObjectStore):
         try:
             self._sync()
             shards = self._next_shards()
+            self._staged = self._state(shards), shards
             sync_folder(self.folder)
         except OSError as error:
+            self.discard()
             raise unwritable(self.folder, error) from error
-        state = {
+        return self._staged[0]
+
+    def _state(self, shards: list[_Shard]) -> dict:
+        return {
             "generation": self._generation,
             "numbers": len(self._ids),
             "segments": [
@@ -345,8 +350,6 @@ class DiskObjectStore(ObjectStore):
                 for shard in shards
             ],
         }
-        self._staged = state, shards
-        return state
 
     def commit(self) -> None:
         """Let go of what only older checkpoints need; the checkpoint that holds the staged state must be durable."""
