@@ -10,17 +10,17 @@ from fusedplanes.datasets.procedural.variation import Variation
 from fusedplanes.datasets.textured_mesh import TexturedMesh
 from fusedplanes.errors import ConfigError
 
-_BUILDERS = {
-    "airplanes": airplanes.build,
-    "cars": cars.build,
-    "chairs": chairs.build,
-    "houses": houses.build,
-    "lamps": lamps.build,
-    "mugs": mugs.build,
-    "tables": tables.build,
+_MODULES = {
+    "airplanes": airplanes,
+    "cars": cars,
+    "chairs": chairs,
+    "houses": houses,
+    "lamps": lamps,
+    "mugs": mugs,
+    "tables": tables,
 }
 
-CLASSES: tuple[str, ...] = tuple(_BUILDERS)
+CLASSES: tuple[str, ...] = tuple(_MODULES)
 """Names of the classes."""
 
 
@@ -43,12 +43,13 @@ def make_mesh(class_name: str, index: int, *, seed: int = 0) -> TexturedMesh:
         >>> bool(abs(mesh.vertices).max() <= 0.9)
         True
     """
-    if class_name not in _BUILDERS:
+    if class_name not in _MODULES:
         raise ConfigError(f"class {class_name!r}: there is no such procedural class; choose from {', '.join(CLASSES)}")
     for name, value in (("index", index), ("seed", seed)):
         if value < 0:
             raise ConfigError(f"{name} {value}: the {name} of a procedural object must be 0 or more")
-    return _BUILDERS[class_name](Variation(class_name, index, seed)).build()
+    module = _MODULES[class_name]
+    return module.build(Variation(class_name, index, seed, module.KINDS)).build()
 
 
 def object_id(class_name: str, index: int) -> str:

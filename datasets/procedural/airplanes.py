@@ -63,18 +63,18 @@ class AirplanePlan:
 
 
 PLANS = {
-    "airliner": AirplanePlan(0.16, 1.0, 0.16, 0.35, 0.95, 0.24, 0.35, 0.24, 0.16, -0.6, "pods"),
-    "jumbo": AirplanePlan(0.20, 1.15, 0.14, 0.32, 1.05, 0.28, 0.35, 0.26, 0.18, -0.6, "pods", 2),
+    "airliner": AirplanePlan(0.18, 1.05, 0.16, 0.35, 0.95, 0.27, 0.35, 0.24, 0.16, -0.6, "pods"),
+    "jumbo": AirplanePlan(0.21, 1.2, 0.14, 0.32, 1.05, 0.30, 0.35, 0.26, 0.18, -0.6, "pods", 2),
     "propeller": AirplanePlan(0.19, 1.1, 0.22, 0.55, 0.98, 0.22, 0.8, 0.02, 0.22, -0.7, "nose"),
     "bush": AirplanePlan(0.18, 1.2, 0.18, 0.60, 1.05, 0.21, 0.95, 0.0, 0.24, 0.95, "nose"),
     "biplane": AirplanePlan(0.19, 1.05, 0.12, 0.60, 0.92, 0.20, 0.95, 0.02, 0.28, -0.8, "nose"),
     "seaplane": AirplanePlan(0.19, 1.1, 0.18, 0.55, 1.05, 0.21, 0.8, 0.0, 0.22, 0.95, "wing propellers"),
     "twin": AirplanePlan(0.17, 1.05, 0.22, 0.45, 1.02, 0.22, 0.6, 0.04, 0.18, -0.6, "wing propellers"),
     "cargo": AirplanePlan(0.22, 1.1, 0.15, 0.40, 1.08, 0.23, 0.6, 0.06, 0.16, 0.9, "wing propellers", 2),
-    "fighter": AirplanePlan(0.15, 0.95, 0.40, 0.12, 0.66, 0.42, 0.25, 0.30, 0.12, 0.0, "inside"),
-    "delta": AirplanePlan(0.14, 1.0, 0.42, 0.15, 0.70, 0.62, 0.08, 0.55, 0.15, -0.3, "inside"),
+    "fighter": AirplanePlan(0.19, 1.0, 0.40, 0.12, 0.84, 0.42, 0.25, 0.30, 0.12, 0.0, "inside"),
+    "delta": AirplanePlan(0.18, 1.1, 0.42, 0.15, 0.84, 0.62, 0.08, 0.55, 0.15, -0.3, "inside"),
     "racer": AirplanePlan(0.17, 1.0, 0.25, 0.45, 0.80, 0.24, 0.4, -0.06, 0.16, -0.5, "tail jets"),
-    "stealth": AirplanePlan(0.20, 0.6, 0.45, 0.30, 1.20, 0.62, 0.15, 0.52, 0.34, 0.0, "inside"),
+    "stealth": AirplanePlan(0.20, 0.6, 0.45, 0.30, 1.15, 0.66, 0.15, 0.52, 0.34, 0.0, "inside"),
     "toy": AirplanePlan(0.28, 1.05, 0.25, 0.50, 0.95, 0.28, 0.85, 0.02, 0.22, -0.3, "nose"),
 }
 
@@ -103,7 +103,7 @@ class Livery:
 def build(variation: Variation) -> Assembly:
     """One aeroplane, its fuselage about 1 long, its nose towards +x."""
     assembly = Assembly()
-    kind = variation.spread_pick(0, KINDS)
+    kind = variation.kind
     plan = _proportioned(PLANS[kind], variation)
     livery = _livery(variation, kind, plan)
     fuselage = Fuselage(plan)
@@ -120,12 +120,12 @@ def build(variation: Variation) -> Assembly:
 def _proportioned(plan: AirplanePlan, variation: Variation) -> AirplanePlan:
     """The plan with proportions of its own."""
     return AirplanePlan(
-        width=plan.width * variation.uniform(0.88, 1.3),
+        width=plan.width * variation.uniform(1.0, 1.5),
         height=plan.height * variation.uniform(0.92, 1.12),
         nose=plan.nose * variation.uniform(0.8, 1.2),
         tail=plan.tail * variation.uniform(0.85, 1.15),
         span=plan.span * variation.uniform(0.82, 1.12),
-        chord=plan.chord * variation.uniform(0.9, 1.3),
+        chord=plan.chord * variation.uniform(1.0, 1.55),
         taper=min(plan.taper * variation.uniform(0.7, 1.3), 1.0),
         sweep=plan.sweep + variation.uniform(-0.05, 0.05),
         wing_at=plan.wing_at + variation.uniform(-0.04, 0.04),
@@ -137,7 +137,7 @@ def _proportioned(plan: AirplanePlan, variation: Variation) -> AirplanePlan:
 
 def _livery(variation: Variation, kind: str, plan: AirplanePlan) -> Livery:
     colors = main, second, accent = variation.palette()
-    style = variation.spread_pick(3, LIVERIES)
+    style = variation.spread_pick("pattern", LIVERIES)
     bold = patterns.bold_pattern(
         variation, variation.pick(patterns.BOLD_PATTERNS[2:8]), colors, variation.uniform(0.4, 0.6)
     )
@@ -174,7 +174,9 @@ def _livery(variation: Variation, kind: str, plan: AirplanePlan) -> Livery:
                 colored[upper & patterns.stripes(x, pitch, 0.55)] = glass
         return colored
 
-    wing_style = variation.spread_pick(4, ("second", "tips", "stripes", "main", "bold", "roundels", "edge", "accent"))
+    wing_style = variation.spread_pick(
+        "material", ("second", "tips", "stripes", "main", "bold", "roundels", "edge", "accent")
+    )
     half_span = plan.span / 2
 
     def wing(texels: Texels) -> np.ndarray:
@@ -318,7 +320,7 @@ def _add_wings(
         _add_pair(assembly, strut, livery.colors[2])
     if kind == "stealth":
         # Without a tube: a low hump in the middle of the wing.
-        hump = sphere(1.0, 16).scaled(0.36, plan.width * 0.8, 0.075).moved(0.02, 0, 0.02)
+        hump = sphere(1.0, 16).scaled(0.36, plan.width * 0.8, variation.uniform(0.08, 0.16)).moved(0.02, 0, 0.02)
         assembly.add(hump, livery.body, 60.0)
 
 
@@ -330,8 +332,8 @@ def _add_tail(
             fin = _blade((-0.28, -0.42), (-0.4, -0.5), 0.16, 0.08).rotated("x", 60).moved(0, 0.12, 0.02)
             _add_pair(assembly, fin, livery.fin)
         return
-    high = variation.uniform(0.17, 0.28)
-    root = variation.uniform(0.16, 0.24)
+    high = variation.uniform(0.2, 0.36)
+    root = variation.uniform(0.17, 0.28)
     slant = variation.uniform(0.06, 0.16)
     base = float(fuselage.middle(-0.42))
     fin = _blade((-0.48 + root, -0.49), (-0.48 + root - slant - 0.06, -0.49 - 0.3 * slant), high, 0.1).rotated("x", 90)

@@ -23,7 +23,6 @@ from fusedplanes.datasets.procedural.shapes import (
 )
 from fusedplanes.datasets.procedural.variation import Color, Variation, shade
 
-# A name that occurs twice comes up twice as often.
 KINDS = ("dining", "armchair", "shell", "stool", "office", "club", "windsor", "tub", "cantilever", "dining", "throne",
          "rocker", "armchair", "deck", "bean bag", "school")  # fmt: skip
 
@@ -48,7 +47,7 @@ class Upholstery:
 def build(variation: Variation) -> Assembly:
     """One chair, about a metre high, facing +x, its feet on z = 0."""
     assembly = Assembly()
-    kind = variation.spread_pick(0, KINDS)
+    kind = variation.kind
     upholstery = _upholstery(variation)
     builders = {
         "dining": _add_dining_chair,
@@ -72,7 +71,7 @@ def build(variation: Variation) -> Assembly:
 
 def _upholstery(variation: Variation) -> Upholstery:
     colors = variation.palette()
-    style = variation.spread_pick(3, patterns.BOLD_PATTERNS)
+    style = variation.spread_pick("pattern", patterns.BOLD_PATTERNS)
     pattern = patterns.bold_pattern(variation, style, colors, variation.uniform(0.42, 0.75))
 
     def fabric(texels: Texels) -> np.ndarray:
@@ -80,7 +79,7 @@ def _upholstery(variation: Variation) -> Upholstery:
         return pattern(texels.y, texels.z - 0.45 - texels.x)
 
     # The frame is picked against the fabric: light with dark, dark with light.
-    material = variation.spread_pick(4, ["wood", "lacquer", "metal", "lacquer", "wood"])
+    material = variation.spread_pick("material", ["wood", "lacquer", "metal", "lacquer", "wood"])
     if material == "wood":
         grain = variation.wood()
         frame_color, frame = grain[0], grain[0]
@@ -179,7 +178,7 @@ def _add_dining_chair(assembly: Assembly, variation: Variation, upholstery: Upho
             rail = box(2 * heads[0], thick * 1.2, thick * 1.6).moved(0, side * heads[1], seat * 0.4)
             assembly.add(rail, upholstery.frame)
     tilt = -variation.uniform(4, 12)
-    style = variation.spread_pick(5, ["board", "slats", "ladder", "padded", "frame", "splat"])
+    style = variation.spread_pick("form", ["board", "slats", "ladder", "padded", "frame", "splat"])
     parts: list[tuple[Shape, Paint]] = []
     post = box(2 * thick, 2 * thick, back) if square else cylinder(thick, back, thick * 0.8, 10)
     if style != "board":
@@ -316,7 +315,7 @@ def _add_shell_chair(assembly: Assembly, variation: Variation, upholstery: Uphol
 def _add_stool(assembly: Assembly, variation: Variation, upholstery: Upholstery) -> None:
     height, radius = variation.uniform(0.45, 0.8), variation.uniform(0.17, 0.27)
     pad = variation.uniform(0.06, 0.16)
-    style = variation.spread_pick(5, ["round", "square", "drum", "hour glass"])
+    style = variation.spread_pick("form", ["round", "square", "drum", "hour glass"])
     if style == "drum":
         profile = [(0, 0), (radius * 1.1, 0), (radius * 1.25, height * 0.25), (radius * 1.25, height * 0.5),
                    (radius * 1.1, height * 0.75), (0, height * 0.75)]  # fmt: skip

@@ -12,7 +12,6 @@ from fusedplanes.datasets.procedural.assembly import Assembly, Texels
 from fusedplanes.datasets.procedural.shapes import Shape, box, cylinder, lathe, prism, sphere, tube
 from fusedplanes.datasets.procedural.variation import Color, Variation, shade
 
-# A name that occurs twice comes up twice as often.
 KINDS = ("cottage", "block", "villa", "church", "barn", "tower", "wing", "shop", "frame", "lighthouse", "modern", "hut",
          "castle", "row", "cottage", "mill", "pagoda", "greenhouse")  # fmt: skip
 
@@ -61,14 +60,14 @@ def build(variation: Variation) -> Assembly:
         "pagoda": _add_pagoda,
         "greenhouse": _add_greenhouse,
     }
-    builders[variation.spread_pick(0, KINDS)](assembly, variation, style)
+    builders[variation.kind](assembly, variation, style)
     return assembly
 
 
 def _style(variation: Variation) -> Style:
     main, second, accent = colors = variation.palette()
-    walls = variation.spread_pick(3, ("plain", "bricks", "boards", "half timber", "logs", "bands", "stones", "two tone",
-                                      "upright boards"))  # fmt: skip
+    walls = variation.spread_pick("pattern", ("plain", "bricks", "boards", "half timber", "logs", "bands", "stones",
+                                              "two tone", "upright boards"))  # fmt: skip
     waves = patterns.random_waves(variation)
     dark = shade(main, 0.55)
     course = variation.uniform(0.3, 0.6)
@@ -96,7 +95,9 @@ def _style(variation: Variation) -> Style:
             colored[b + 0 * a < 1.3] = second
         return colored
 
-    tiles = variation.spread_pick(4, ("courses", "scales", "plain", "stripes", "checks", "sheet", "zigzag", "thatch"))
+    tiles = variation.spread_pick(
+        "material", ("courses", "scales", "plain", "stripes", "checks", "sheet", "zigzag", "thatch")
+    )
     roof_color, roof_dark = variation.pick([(second, shade(second, 0.55)), (accent, shade(accent, 0.55)),
                                             (second, accent), (accent, shade(main, 0.5))])  # fmt: skip
 

@@ -22,7 +22,6 @@ from fusedplanes.datasets.procedural.shapes import (
 )
 from fusedplanes.datasets.procedural.variation import Color, Variation, shade
 
-# A name that occurs twice comes up twice as often.
 KINDS = ("table", "desk", "mushroom", "floor", "lantern", "table", "globes", "stained glass", "paper", "tripod", "lava",
          "box", "table", "arc", "candelabra", "spot")  # fmt: skip
 
@@ -48,7 +47,7 @@ def build(variation: Variation) -> Assembly:
         "candelabra": _add_candelabra,
         "spot": _add_spot_lamp,
     }
-    builders[variation.spread_pick(0, KINDS)](assembly, variation, variation.palette())
+    builders[variation.kind](assembly, variation, variation.palette())
     return assembly
 
 
@@ -58,7 +57,7 @@ Painter = Callable[[Texels], np.ndarray]
 
 def _shade_paint(variation: Variation, colors: Colors, height: float, radius: float) -> Painter:
     """A pattern round a shade, with a border at both rims now and then."""
-    kind = variation.spread_pick(3, patterns.BOLD_PATTERNS)
+    kind = variation.spread_pick("pattern", patterns.BOLD_PATTERNS)
     # Whole numbers of the pattern go round: in units where the girth is 2 or 3 patterns wide.
     turns = variation.integer(4, 7)
     girth = 2 * np.pi * radius
@@ -114,7 +113,7 @@ def _add_shade(
 
 def _base_profile(variation: Variation, height: float, radius: float) -> np.ndarray:
     """The outline of a turned base from the floor to the stem: ``[n, 2]``."""
-    form = variation.spread_pick(5, ["gourd", "vase", "ball", "column", "cone", "bottle", "stack", "hour glass"])
+    form = variation.spread_pick("form", ["gourd", "vase", "ball", "column", "cone", "bottle", "stack", "hour glass"])
     r, h = radius, height
     if form == "gourd":
         points = [(0.6, 0), (0.62, 0.04), (1.0, 0.28), (0.62, 0.52), (0.75, 0.68), (0.35, 0.88), (0.14, 1.0)]
@@ -141,7 +140,7 @@ def _base_profile(variation: Variation, height: float, radius: float) -> np.ndar
 
 def _add_turned_base(assembly: Assembly, variation: Variation, colors: Colors, height: float, radius: float) -> None:
     profile = _base_profile(variation, height, radius)
-    kind = variation.spread_pick(4, patterns.BOLD_PATTERNS)
+    kind = variation.spread_pick("material", patterns.BOLD_PATTERNS)
     pattern = patterns.bold_pattern(variation, kind, colors, height * 0.8)
     paint = patterns.projected(lambda a, b: pattern(np.abs(a), b), "yz", (0.0, height / 2))
     assembly.add(lathe([(0, 0), *profile, (0, height)], 26), paint, 55.0)
@@ -201,7 +200,7 @@ def _add_desk_lamp(assembly: Assembly, variation: Variation, colors: Colors) -> 
     }[form]
     tilt = -variation.uniform(15, 50)
     hood = lathe(np.array(profile) * size, 24).rotated("y", tilt).moved(*head).moved(0.12, 0, -0.05)
-    style = variation.spread_pick(3, ["plain", "bands", "columns", "plain", "dots", "checks", "two tone"])
+    style = variation.spread_pick("pattern", ["plain", "bands", "columns", "plain", "dots", "checks", "two tone"])
     pattern = patterns.bold_pattern(variation, style, colors, 2 * size)
     assembly.add(hood, patterns.wrapped(lambda a, b: pattern(np.abs(a - np.pi * size), b)))
     glow = lathe([(0, -0.86), (profile[0][0] * 0.96, profile[0][1] + 0.02)], 24).scaled(size, size, size)
@@ -215,7 +214,7 @@ def _add_mushroom_lamp(assembly: Assembly, variation: Variation, colors: Colors)
     main, second, accent = colors
     foot, waist = variation.uniform(0.16, 0.32), variation.uniform(0.08, 0.2)
     profile = smooth_curve([(foot, 0), (foot * 0.9, 0.05), (waist, stem * 0.5), (waist * 1.1, stem + 0.05)], 12)
-    style = variation.spread_pick(4, ["plain", "bands", "gradient", "columns", "two tone"])
+    style = variation.spread_pick("material", ["plain", "bands", "gradient", "columns", "two tone"])
     stem_pattern = patterns.bold_pattern(variation, style, (second, accent, main), stem)
     assembly.add(lathe([(0, 0), *profile], 24), patterns.projected(stem_pattern, "yz", (0, stem / 2)))
     cap = arc(1.0, 0, 90, 9) * (radius, dome)
@@ -264,7 +263,7 @@ def _add_globe_lamp(assembly: Assembly, variation: Variation, colors: Colors) ->
     """One big globe, or several on a stem."""
     _, second, accent = colors
     count = variation.integer(1, 5)
-    style = variation.spread_pick(3, patterns.BOLD_PATTERNS)
+    style = variation.spread_pick("pattern", patterns.BOLD_PATTERNS)
     foot = variation.uniform(0.18, 0.3)
     assembly.add(lathe([(0, 0), (foot, 0), (foot, 0.05), (0.06, 0.12), (0.0, 0.12)], 24), second)
     if count == 1:
@@ -340,7 +339,7 @@ def _add_paper_lamp(assembly: Assembly, variation: Variation, colors: Colors) ->
         "tower": 0.9 - 0.25 * level + 0.08 * np.sin(6 * np.pi * level),
     }[form]
     lift = variation.uniform(0.08, 0.3)
-    pattern = patterns.bold_pattern(variation, variation.spread_pick(3, patterns.BOLD_PATTERNS), colors, height)
+    pattern = patterns.bold_pattern(variation, variation.spread_pick("pattern", patterns.BOLD_PATTERNS), colors, height)
     ribs = variation.integer(8, 14)
 
     def paint(texels: Texels) -> np.ndarray:
@@ -407,12 +406,12 @@ def _add_box_lamp(assembly: Assembly, variation: Variation, colors: Colors) -> N
     base = variation.uniform(0.06, 0.4)
     foot = variation.uniform(0.4, 0.9)
     base_paint = patterns.bold_pattern(
-        variation, variation.spread_pick(4, patterns.BOLD_PATTERNS), (second, accent, main), 0.4
+        variation, variation.spread_pick("material", patterns.BOLD_PATTERNS), (second, accent, main), 0.4
     )
     block = rounded_box(depth * foot, width * foot, base, 0.03, 1).moved(z=base / 2)
     assembly.add(block, lambda texels: base_paint(texels.x + texels.y, texels.z - base / 2), 30.0)
     pattern = patterns.bold_pattern(
-        variation, variation.spread_pick(3, patterns.BOLD_PATTERNS), colors, max(width, height)
+        variation, variation.spread_pick("pattern", patterns.BOLD_PATTERNS), colors, max(width, height)
     )
     narrow = variation.uniform(0.6, 1.05)
     low, high = base + 0.03, base + 0.03 + height
@@ -472,7 +471,9 @@ def _add_candelabra(assembly: Assembly, variation: Variation, colors: Colors) ->
     _, second, accent = colors
     count = variation.integer(3, 5)
     radius = variation.uniform(0.07, 0.1)
-    wax_pattern = patterns.bold_pattern(variation, variation.spread_pick(3, patterns.BOLD_PATTERNS), colors, 0.4)
+    wax_pattern = patterns.bold_pattern(
+        variation, variation.spread_pick("pattern", patterns.BOLD_PATTERNS), colors, 0.4
+    )
     on_board = variation.chance(0.5)
     spread = np.linspace(-1, 1, count) * variation.uniform(0.32, 0.5)
     if on_board:

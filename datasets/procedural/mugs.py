@@ -11,7 +11,6 @@ from fusedplanes.datasets.procedural.assembly import Assembly, Texels
 from fusedplanes.datasets.procedural.shapes import Shape, lathe, smooth_curve, sphere, tube
 from fusedplanes.datasets.procedural.variation import Color, Variation, shade
 
-# A name that occurs twice comes up twice as often.
 KINDS = ("straight", "tulip", "bowl", "stein", "barrel", "square", "travel", "teapot", "cone", "jug", "saucer",
          "waisted", "straight", "face")  # fmt: skip
 
@@ -29,7 +28,7 @@ DRINKS: tuple[Color, ...] = (
 def build(variation: Variation) -> Assembly:
     """One mug, about 1 high, its handle towards +y and its picture towards +x, standing on z = 0."""
     assembly = Assembly()
-    kind = variation.spread_pick(0, KINDS)
+    kind = variation.kind
     colors = variation.palette()
     profile, segments = _body_profile(variation, kind)
     decor = _decor(variation, kind, colors, profile)
@@ -127,7 +126,7 @@ def _decor(
     main, second, accent = colors
     radius, height = float(profile[:, 0].max()), float(profile[-1, 1])
     styles = ("motif", "row of motifs", *patterns.BOLD_PATTERNS, "dip", "panels")
-    style = "face" if kind == "face" else variation.spread_pick(3, styles)
+    style = "face" if kind == "face" else variation.spread_pick("pattern", styles)
     pattern = patterns.bold_pattern(variation, style, colors, height)
     name, count = variation.pick(MOTIFS), variation.integer(4, 6)
     size = min(0.62 * radius, 0.34 * height) * variation.uniform(0.8, 1.1)
@@ -275,10 +274,11 @@ def _add_spout(
     paint = variation.pick([colors[0], colors[1], colors[2]])
     if kind == "jug":
         top = float(profile[-1, 0])
-        foot, back = (0, -top, height - 0.25), (0, -top * 0.3, height)
-        side, tip = (0.14, -top * 0.85, height), (0, -top * 1.35, height + 0.04)
-        half = Shape((np.array([[foot, side, back], [foot, tip, back]]),))
-        assembly.add(half.joined(half.mirrored("x")), paint, 60.0)
+        angle = np.radians(np.linspace(-75, 75, 9))
+        rim = np.stack([0.5 * np.sin(angle), -0.7 - 0.6 * np.cos(angle), 0 * angle], -1) * top + (0, 0, height + 0.03)
+        foot = np.stack([0.25 * np.sin(angle), 0 * angle - 0.97, 0 * angle], -1) * top + (0, 0, height - 0.3)
+        back = np.broadcast_to((0.0, -0.3 * top, height - 0.1), rim.shape)
+        assembly.add(Shape((np.stack([foot, rim]), np.stack([rim, back]))), paint, 60.0)
         return
     radius = float(np.interp(0.35 * height, profile[1:, 1], profile[1:, 0]))
     reach = radius * variation.uniform(1.5, 1.9)

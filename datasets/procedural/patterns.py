@@ -10,7 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from fusedplanes.datasets.procedural.assembly import Texels
-from fusedplanes.datasets.procedural.variation import Color, Variation, shade
+from fusedplanes.datasets.procedural.variation import Color, Variation
 
 Pattern = Callable[[np.ndarray, np.ndarray], np.ndarray]
 """From coordinates ``a, b`` of one shape to sRGB colours ``[*shape, 3]``."""
@@ -171,18 +171,12 @@ def projected(pattern: Pattern, axes: str, center: tuple[float, float] = (0.0, 0
     return lambda texels: pattern(texels.points[..., first] - center[0], texels.points[..., second] - center[1])
 
 
-def wrapped(pattern: Pattern, turns: int | None = None) -> Callable[[Texels], np.ndarray]:
-    """Wrap a pattern round a lathe or along a patch: a runs along its rows, b up its columns from its middle.
-
-    Args:
-        turns: stretch a so that whole numbers of the pattern's unit go round: a runs from 0 to ``turns``. Without it a
-            is the distance in the object's own unit.
-    """
+def wrapped(pattern: Pattern) -> Callable[[Texels], np.ndarray]:
+    """Lay a pattern along a patch: a is the distance along its rows, b the height up its columns from the middle."""
 
     def paint(texels: Texels) -> np.ndarray:
         length, height = texels.size
-        a = texels.u * (length if turns is None else turns)
-        return pattern(*np.broadcast_arrays(a, (texels.v - 0.5) * height))
+        return pattern(*np.broadcast_arrays(texels.u * length, (texels.v - 0.5) * height))
 
     return paint
 
@@ -209,23 +203,3 @@ def framed(painter: Callable[[Texels], np.ndarray], color: Color, width: float) 
         return colored
 
     return paint
-
-
-def windows(
-    texels: Texels, colored: np.ndarray, columns: int, rows: int, fill: tuple[float, float], glass: Color, frame: Color
-) -> np.ndarray:
-    """Paint a grid of windows with frames over a patch; returns ``colored``.
-
-    Args:
-        columns: windows along a row of the patch.
-        rows: windows up a column.
-        fill: share of each cell that is window, along and up.
-    """
-    along, up = (texels.u * columns) % 1.0 - 0.5, (texels.v * rows) % 1.0 - 0.5
-    outer = (np.abs(along) < fill[0] / 2) & (np.abs(up) < fill[1] / 2)
-    inner = (np.abs(along) < fill[0] / 2 - 0.06) & (np.abs(up) < fill[1] / 2 - 0.06)
-    colored[outer] = frame
-    colored[inner] = glass
-    # A paler lower corner reads as a reflection.
-    colored[inner & (up < along)] = shade(glass, 1.35)
-    return colored

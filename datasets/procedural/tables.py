@@ -24,7 +24,6 @@ from fusedplanes.datasets.procedural.shapes import (
 )
 from fusedplanes.datasets.procedural.variation import Color, Variation, shade
 
-# A name that occurs twice comes up twice as often.
 KINDS = ("legs", "pedestal", "desk", "cloth", "trestle", "coffee", "picnic", "sideboard", "legs", "games", "dressing",
          "nightstand", "slab", "cloth", "workbench")  # fmt: skip
 
@@ -64,14 +63,14 @@ def build(variation: Variation) -> Assembly:
         "slab": _add_slab_table,
         "workbench": _add_workbench,
     }
-    builders[variation.spread_pick(0, KINDS)](assembly, variation, _finish(variation))
+    builders[variation.kind](assembly, variation, _finish(variation))
     return assembly
 
 
 def _finish(variation: Variation) -> Finish:
     colors = variation.palette()
     main, second, accent = colors
-    style = variation.spread_pick(3, ("wood", "planks", "marble", *patterns.BOLD_PATTERNS))
+    style = variation.spread_pick("pattern", ("wood", "planks", "marble", *patterns.BOLD_PATTERNS))
     waves = patterns.random_waves(variation)
     grain = variation.wood()
     plank = variation.uniform(0.12, 0.22)
@@ -92,7 +91,9 @@ def _finish(variation: Variation) -> Finish:
             return patterns.mixed(veins < 0.16, second, main)
         return bold(y, x)
 
-    body = variation.spread_pick(4, [second, variation.wood()[0], accent, variation.metal(), shade(main, 0.55)])
+    body = variation.spread_pick(
+        "material", [second, variation.wood()[0], accent, variation.metal(), shade(main, 0.55)]
+    )
     return Finish(top, body, variation.pick([accent, second, variation.metal()]), colors)
 
 
@@ -140,7 +141,7 @@ def _add_legs(
     assembly: Assembly, variation: Variation, finish: Finish, reach: tuple[float, float], height: float
 ) -> None:
     """Four legs at ``(+-reach[0], +-reach[1])`` up to ``height``."""
-    style = variation.spread_pick(5, ["square", "round", "taper", "splay", "turned", "hairpin"])
+    style = variation.spread_pick("form", ["square", "round", "taper", "splay", "turned", "hairpin"])
     thick = variation.uniform(0.035, 0.07)
     splay = 0.12 if style in ("splay", "hairpin") else 0.0
     turned = np.array([(0.6, 0), (0.9, 0.05), (0.55, 0.2), (0.8, 0.4), (1.1, 0.6), (0.6, 0.72), (1.0, 0.8), (1.0, 1.0)])
@@ -446,7 +447,9 @@ def _add_sideboard(assembly: Assembly, variation: Variation, finish: Finish) -> 
     foot, height = variation.uniform(0.08, 0.3), variation.uniform(0.65, 0.95)
     body = height - foot - 0.05
     cupboard = box(depth * 0.96, width * 0.98, body).moved(0, 0, foot + body / 2)
-    pattern = patterns.bold_pattern(variation, variation.spread_pick(5, patterns.BOLD_PATTERNS), finish.colors, 0.8)
+    pattern = patterns.bold_pattern(
+        variation, variation.spread_pick("form", patterns.BOLD_PATTERNS), finish.colors, 0.8
+    )
     drawers = _drawers(finish, variation.integer(2, 4), variation.integer(1, 3), finish.colors[1])
     patterned = variation.chance(0.4)
 
@@ -542,6 +545,7 @@ def _add_dressing_table(assembly: Assembly, variation: Variation, finish: Finish
         colored[np.broadcast_to(edge, texels.x.shape)] = frame
         return colored
 
+    assembly.add(box(0.05, 0.16, radius + 0.05).moved(-depth * 0.4, 0, height + radius / 2), frame)
     assembly.add(mirror.rotated("y", -6).moved(-depth * 0.36, 0, height + radius + 0.03), paint)
     stool = variation.uniform(0.16, 0.22)
     if variation.chance(0.6):

@@ -12,42 +12,64 @@ import numpy as np
 Option = TypeVar("Option")
 Color = tuple[float, float, float]
 
-# Powers of the inverse of the generalised golden ratio of dimension 6 (the root of g^7 = g + 1): steps that fill a
-# six-dimensional box evenly (Roberts, "The unreasonable effectiveness of quasirandom sequences", 2018).
-_GOLDEN = 1.1127756842787055
-_STEPS = _GOLDEN ** -np.arange(1.0, 7.0)
+# Steps that fill an interval evenly however long one walks (fractional parts of the multiples of an irrational number);
+# those of hue and lightness fill the square of both: powers of the inverse of the plastic number, the root of
+# g^3 = g + 1 (Roberts, "The unreasonable effectiveness of quasirandom sequences", 2018).
+_STEPS = {
+    "hue": 0.7548776662466927,
+    "lightness": 0.5698402909980532,
+    "pattern": 0.6180339887498949,
+    "material": 0.4142135623730951,
+    "form": 0.7320508075688772,
+}
 
 
 class Variation:
     """Random choices of one object, the same for the same class, seed and index.
 
-    What matters most to the looks (the kind, the main colour, the pattern) is taken from `spread`, which fills its
-    range evenly as the index grows, so that neighbours in a data set are far apart in looks; all else is random.
+    Kinds take turns: every round of as many objects as there are kinds shows each of them once, in a random order. What
+    matters most to the looks comes from `spread`: among the objects of one kind it fills its range evenly, so that
+    those which share a silhouette differ in colours. All else is random.
 
     Args:
         class_name: seeds the stream together with the other two, so that classes do not share colours by index.
         index: number of the object, 0 or more.
         seed: 0 or more; another seed gives other objects.
+        kinds: what the class has to offer; a name that occurs twice comes up twice as often.
+
+    Attributes:
+        kind: the object's kind.
+        random: generator of everything that is not spread.
 
     Example:
-        >>> first, again = Variation("cars", 3, 0), Variation("cars", 3, 0)
-        >>> first.uniform(0, 1) == again.uniform(0, 1)
-        True
+        >>> first, again = Variation("cars", 3, 0, ("van", "bus")), Variation("cars", 3, 0, ("van", "bus"))
+        >>> first.kind == again.kind, first.uniform(0, 1) == again.uniform(0, 1)
+        (True, True)
     """
 
-    def __init__(self, class_name: str, index: int, seed: int) -> None:
+    def __init__(self, class_name: str, index: int, seed: int, kinds: Sequence[str]) -> None:
         key = zlib.crc32(class_name.encode())
-        offset = np.random.default_rng([seed, key]).random(len(_STEPS))
-        self._spread = (offset + index * _STEPS) % 1.0
-        self.random = np.random.default_rng([seed, key, index])
+        rounds, place = divmod(index, len(kinds))
+        order = np.random.default_rng([seed, key, 0, rounds]).permutation(len(kinds))
+        slot = int(order[place])
+        self.kind = kinds[slot]
+        # How many objects of this kind the earlier rounds, and the earlier slots of each round, account for.
+        turn = rounds * kinds.count(self.kind) + kinds[:slot].count(self.kind)
+        start = np.random.default_rng([seed, key, 1, zlib.crc32(self.kind.encode())]).random(len(_STEPS))
+        self._spread = dict(zip(_STEPS, (start + turn * np.array(list(_STEPS.values()))) % 1.0))
+        self.random = np.random.default_rng([seed, key, 2, index])
 
-    def spread(self, dimension: int) -> float:
-        """A number in [0, 1) that fills the range evenly as the index grows. Dimensions 0 to 5 are independent."""
-        return float(self._spread[dimension])
+    def spread(self, name: str) -> float:
+        """A number in [0, 1) that fills the range evenly from one object of the kind to the next.
 
-    def spread_pick(self, dimension: int, options: Sequence[Option]) -> Option:
-        """One of the options, each equally often as the index grows."""
-        return options[int(self.spread(dimension) * len(options))]
+        Args:
+            name: "hue", "lightness", "pattern", "material" or "form", independent of each other.
+        """
+        return float(self._spread[name])
+
+    def spread_pick(self, name: str, options: Sequence[Option]) -> Option:
+        """One of the options, each equally often from one object of the kind to the next; see `spread`."""
+        return options[int(self.spread(name) * len(options))]
 
     def uniform(self, low: float, high: float) -> float:
         """A random number between two limits."""
@@ -68,10 +90,10 @@ class Variation:
     def palette(self) -> tuple[Color, Color, Color]:
         """Main colour, a second one that stands out from it, and an accent that stands out from both.
 
-        Hue and lightness of the main colour come from `spread` (dimensions 1 and 2). Near white is left out: it
-        vanishes on a white background.
+        Hue and lightness of the main colour come from `spread`. Near white is left out: it vanishes on a white
+        background.
         """
-        hue, lightness = self.spread(1), self.spread(2)
+        hue, lightness = self.spread("hue"), self.spread("lightness")
         main = tone(hue, 0.08 + 0.70 * lightness, self.pick([0.9, 0.78, 0.62, 0.35]))
         # The second colour is light where the main one is dark.
         opposite = 0.08 + 0.72 * ((lightness + self.uniform(0.4, 0.6)) % 1.0)
