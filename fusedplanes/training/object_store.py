@@ -572,8 +572,8 @@ def read_checked(path: Path, size: int, checksum: str) -> bytes:
 def unwritable(path: Path, error: OSError) -> CheckpointError:
     """The one line for a disk that is full or a folder that is read-only."""
     return CheckpointError(
-        f"{path}: cannot be written ({error.strerror or error}); free space or make it writable, then resume: an earlier "
-        "checkpoint stays intact"
+        f"{path}: cannot be written ({error.strerror or error}); free space or make it writable, then resume: an "
+        "earlier checkpoint stays intact"
     )
 
 
