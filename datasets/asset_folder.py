@@ -36,6 +36,7 @@ class AssetFolder:
         self._start = mesh_file.parent
         self._root = (root or mesh_file.parent).resolve()
         self.warnings: list[str] = []
+        self._bytes_left = 2 * FILE_BYTES_LIMIT
 
     def read(self, reference: str) -> bytes:
         """The bytes of a referenced file.
@@ -50,7 +51,9 @@ class AssetFolder:
             path = (self._start / name).resolve()
             if not path.is_relative_to(self._root):
                 raise DataError(f"'{shortened(reference)}' leads out of the mesh's folder; keep files beside the mesh")
-            return read_capped(path, shortened(reference))
+            data = read_capped(path, shortened(reference), limit=min(FILE_BYTES_LIMIT, self._bytes_left))
+            self._bytes_left -= len(data)
+            return data
         except (OSError, RuntimeError, ValueError) as error:  # names no file system takes, loops of links
             raise DataError(f"'{shortened(reference)}' cannot be read ({type(error).__name__})") from error
 
@@ -60,17 +63,17 @@ class AssetFolder:
             self.warnings.append(message)
 
 
-def read_capped(path: Path, name: str) -> bytes:
+def read_capped(path: Path, name: str, *, limit: int = FILE_BYTES_LIMIT) -> bytes:
     """Read a whole file that is not too large to be a mesh or a texture.
 
     Raises:
-        DataError: missing, a folder, or larger than ``FILE_BYTES_LIMIT``.
+        DataError: missing, a folder, or larger than ``limit`` bytes.
     """
     if not path.is_file():
         raise DataError(f"{name}: no such file")
     size = path.stat().st_size
-    if size > FILE_BYTES_LIMIT:
-        raise DataError(f"{name}: {size >> 20} MiB exceed the limit of {FILE_BYTES_LIMIT >> 20} MiB; simplify it first")
+    if size > limit:
+        raise DataError(f"{name}: {size >> 20} MiB exceed the limit of {limit >> 20} MiB; simplify the mesh first")
     return path.read_bytes()
 
 

@@ -91,13 +91,3 @@ def largest_scale(low: np.ndarray, high: np.ndarray, cameras: Cameras) -> float:
         with np.errstate(divide="ignore"):
             scale = min(scale, np.where(slope > 0, WIDEST / 2 * distance / slope, math.inf).min())
     return float(scale)
-
-
-def widest_view(low: np.ndarray, high: np.ndarray, cameras: Cameras) -> float:
-    """Largest extent of the projected box over all views and both image directions, as a share of the image."""
-    corners = np.array(np.meshgrid(*zip(low, high), indexing="ij")).reshape(3, -1).T
-    world_to_camera = np.linalg.inv(cameras.camera_to_world.double().numpy())
-    in_camera = corners @ world_to_camera[:, :3, :3].transpose(0, 2, 1) + world_to_camera[:, None, :3, 3]
-    pixels = in_camera @ cameras.intrinsics.double().numpy().transpose(0, 2, 1)
-    pixels = pixels[..., :2] / pixels[..., 2:] / (cameras.width, cameras.height)
-    return float((pixels.max(1) - pixels.min(1)).max())

@@ -109,6 +109,7 @@ class _Reader:
         self._materials: dict[int | None, tuple[Material, np.ndarray, int]] = {}
         self._textures: dict[int, np.ndarray | None] = {}
         self._texture_pixels = 0
+        self._vertices = 0
         version = str(document.get("asset", {}).get("version", ""))
         if not version.startswith("2"):
             raise DataError(f"glTF version '{version[:20]}' is not read; convert it to 2.0")
@@ -160,6 +161,10 @@ class _Reader:
             accessor = self._document["accessors"][attributes["POSITION"]]
             if "bufferView" not in accessor:
                 raise DataError(_REMEDIES["KHR_draco_mesh_compression"])
+        # Many primitives may share one accessor, and each gets its own copy.
+        self._vertices += self._document["accessors"][attributes["POSITION"]]["count"]
+        if self._vertices > 3 * FACES_LIMIT:
+            raise DataError(f"more than {3 * FACES_LIMIT} vertices; simplify the mesh first")
         positions = self._accessor(attributes["POSITION"], 3)
         count = len(positions)
         if "indices" in primitive:

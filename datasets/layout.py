@@ -127,6 +127,8 @@ def write_object(
     }
     write_json(partial / "transforms.json", transforms)
     written = sum(path.stat().st_size for path in partial.rglob("*") if path.is_file())
+    # A folder without transforms.json is no object; were it left, the rename would fail.
+    shutil.rmtree(folder / item.id, ignore_errors=True)
     partial.rename(folder / item.id)
     return written
 

@@ -121,7 +121,11 @@ class _FileSource:
 
     def mesh(self) -> tuple[TexturedMesh, tuple[str, ...]]:
         path = self.folder / self.name
-        return load_mesh(path, up=self.up, asset_folder=asset_folder(path, self.folder))
+        try:
+            return load_mesh(path, up=self.up, asset_folder=asset_folder(path, self.folder))
+        except DataError as error:
+            # The report names the file already, relative to the collection.
+            raise DataError(str(error).removeprefix(f"{path}: ")) from error
 
 
 @dataclass(frozen=True)
@@ -301,7 +305,7 @@ def _plain_name(name: str) -> str:
     path = unicodedata.normalize("NFC", os.fsencode(name).decode(errors="replace"))
     stem = path.rsplit(".", 1)[0]
     kept = "".join(letter if letter.isalnum() or letter in "-_.+" else "_" for letter in stem)
-    return kept.lstrip(".-") or "object"
+    return kept.strip(".-") or "object"
 
 
 _ID_BYTES = 120
@@ -312,7 +316,7 @@ def _fits(item: str) -> bool:
 
 
 def _shorten(item: str) -> str:
-    return item.encode()[-_ID_BYTES:].decode(errors="ignore").lstrip(".-")
+    return item.encode()[-_ID_BYTES:].decode(errors="ignore").strip(".-")
 
 
 def _digest(name: str) -> str:
@@ -443,7 +447,7 @@ def _make(
                     outcomes.append(outcome)
                     advance()
                     for line in [f"failed: {outcome.error}"] if outcome.error else outcome.warnings:
-                        console.print(f"{outcome.source.name}: {line}", markup=False)
+                        console.print(_printable(f"{outcome.source.name}: {line}"), markup=False)
                     if time.perf_counter() - written_at > _HEADER_EVERY_SECONDS:
                         write_header(complete=False)
                         written_at = time.perf_counter()
@@ -585,6 +589,11 @@ def _progress(console: Console, total: int) -> Iterator:
         bar = stack.enter_context(Progress(*columns, console=console, transient=True))
         task = bar.add_task("objects", total=total)
         yield lambda: bar.advance(task)
+
+
+def _printable(text: str) -> str:
+    """Text without what a file's name could do to a terminal."""
+    return "".join(letter if letter.isprintable() else "?" for letter in text)
 
 
 def _duration(seconds: float) -> str:

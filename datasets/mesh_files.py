@@ -8,14 +8,14 @@ from pathlib import Path
 
 import numpy as np
 from trimesh.exchange.obj import load_obj
-from trimesh.exchange.ply import load_ply
 from trimesh.exchange.stl import load_stl
 from trimesh.geometry import triangulate_quads
 from trimesh.resolvers import Resolver
 
 from fusedplanes.datasets.asset_folder import AssetFolder, decode_texture, read_capped, shortened
 from fusedplanes.datasets.gltf_file import read_gltf
-from fusedplanes.datasets.mesh_parts import FACES_LIMIT, MeshPart, join
+from fusedplanes.datasets.mesh_parts import FACES_LIMIT, PLAIN_GREY, MeshPart, join
+from fusedplanes.datasets.ply_file import read_ply
 from fusedplanes.datasets.textured_mesh import Material, TexturedMesh
 from fusedplanes.errors import ConfigError, DataError
 
@@ -23,7 +23,6 @@ from fusedplanes.errors import ConfigError, DataError
 UP_AXES = {".glb": "y", ".gltf": "y", ".obj": "y", ".ply": "z", ".stl": "z"}
 SUFFIXES = tuple(UP_AXES)
 
-_GREY = np.array([0.75, 0.75, 0.75, 1.0], np.float32)
 _WHITE = np.ones(4, np.float32)
 _UP_TO_THREE_NUMBERS = ("-o", "-s", "-t")
 
@@ -66,7 +65,7 @@ def load_mesh(
     try:
         if suffix in (".glb", ".gltf"):
             return join(read_gltf(path, folder), up="y"), tuple(folder.warnings)
-        parts = _read_with_trimesh(path, suffix, folder)
+        parts = read_ply(path, folder) if suffix == ".ply" else _read_with_trimesh(path, suffix, folder)
         return join(parts, up=UP_AXES[suffix] if up == "auto" else up), tuple(folder.warnings)
     except DataError as error:
         raise DataError(f"{path}: {error}") from error
@@ -77,7 +76,7 @@ def load_mesh(
 
 
 class _References(Resolver):
-    """Hands trimesh the material libraries and textures beside an OBJ or PLY file, checked first."""
+    """Hands trimesh the material libraries and textures beside an OBJ file, checked first."""
 
     def __init__(self, folder: AssetFolder) -> None:
         self._folder = folder
@@ -136,7 +135,7 @@ def _read_with_trimesh(path: Path, suffix: str, folder: AssetFolder) -> list[Mes
     if not data.strip():
         raise DataError("the file is empty")
     references = _References(folder)
-    load = {".obj": load_obj, ".ply": load_ply, ".stl": load_stl}[suffix]
+    load = {".obj": load_obj, ".stl": load_stl}[suffix]
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
@@ -166,18 +165,10 @@ def _part(geometry: dict, references: _References) -> MeshPart:
     normals = geometry.get("vertex_normals")
     visual = geometry.get("visual")
     uv = getattr(visual, "uv", None)
-    material = Material(_GREY if colors is None else _WHITE)
+    material = Material(PLAIN_GREY if colors is None else _WHITE)
     source = getattr(visual, "material", None)
     if source is not None:
         material = _material(source, references, plain=material)
-    face_colors = _colors(geometry.get("face_colors"), len(faces))
-    if face_colors is not None and colors is None:
-        # One colour per face: the corners part company.
-        vertices, colors = vertices[faces].reshape(-1, 3), np.repeat(face_colors, 3, 0)
-        normals = None if normals is None else np.asarray(normals)[faces].reshape(-1, 3)
-        uv = None if uv is None else np.asarray(uv)[faces].reshape(-1, 2)
-        faces = np.arange(3 * len(faces)).reshape(-1, 3)
-        material = Material(_WHITE, material.texture)
     return MeshPart(
         vertices=vertices,
         faces=faces,
@@ -204,8 +195,6 @@ def _material(source, references: _References, *, plain: Material) -> Material:
     said = source.kwargs or {}
     image = getattr(source, "image", None)
     texture = None if image is None else references.textures.get(image.info.get("file_path"))
-    if image is not None and texture is None and len(references.textures) == 1:
-        texture = next(iter(references.textures.values()))  # a PLY names its one texture in a comment
     color = _rgb(said.get("kd"))
     if color is None:
         color = _WHITE[:3] if texture is not None else plain.base_color[:3]

@@ -9,7 +9,9 @@ import numpy as np
 from fusedplanes.datasets.textured_mesh import Material, TexturedMesh
 from fusedplanes.errors import DataError
 
-FACES_LIMIT = 20_000_000
+FACES_LIMIT = 5_000_000
+PLAIN_GREY = np.array([0.75, 0.75, 0.75, 1.0], np.float32)
+"""Base colour of meshes whose file names none."""
 CREASE_DEGREES = 40.0
 _VALENCE_LIMIT = 64
 

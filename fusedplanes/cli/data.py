@@ -22,6 +22,11 @@ USAGE = """usage: fusedplanes data VERB [OPTIONS]
 `fusedplanes data VERB --help` lists the options of a verb, with units and defaults."""
 
 
+def _processors() -> int:
+    """Processors that this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @dataclass(frozen=True, kw_only=True)
 class RenderingOptions(Options):
     """How objects are rendered."""
@@ -40,7 +45,7 @@ class RenderingOptions(Options):
     """Rays per pixel along each side (1 to 16): 4 makes 16 rays."""
     depth: bool = False
     """Also write depth along the camera's axis, in world units (the field's box has side 2)."""
-    workers: int = field(default_factory=lambda: os.cpu_count() or 1)
+    workers: int = field(default_factory=_processors)
     """Processes that work at once."""
     overwrite: bool = False
     """Delete the data set in the folder first."""
@@ -149,4 +154,5 @@ def _check(arguments: list[str]) -> None:
     elif not options.quiet:
         print(f"{options.path}: {len(dataset)} objects, {views} views of {dataset.size} pixels, nothing is wrong")
     if problems:
-        raise DataError(f"{options.path}: {len(problems)} of {len(dataset)} objects are damaged; make them again")
+        counts = f"{len(problems)} of {len(dataset)} objects are damaged"
+        raise DataError(f"{options.path}: {counts}; delete their folders and make them again")
