@@ -67,6 +67,7 @@ class Assembly:
     """Collects painted shapes and turns them into one mesh.
 
     Example:
+        >>> from fusedplanes.datasets.procedural.shapes import box
         >>> assembly = Assembly()
         >>> assembly.add(box(1, 1, 1), (0.8, 0.2, 0.1))
         >>> len(assembly.build().faces)
@@ -193,13 +194,18 @@ def _bake(
 def _corner_normals(corners: np.ndarray, cross: np.ndarray, part: np.ndarray, crease_degrees: np.ndarray) -> np.ndarray:
     """Unit normals ``[F, 3, 3]``: at each corner the mean over the part's faces that meet there below the crease angle.
 
+    Faces weigh by their angle at the corner, so that it does not matter which way a quadrilateral is cut in two.
+
     Args:
         corners: ``[F, 3, 3]`` positions in [-1, 1].
-        cross: ``[F, 3]`` cross products of the edges; their length weighs the mean by area.
+        cross: ``[F, 3]`` cross products of the edges.
         part: ``[F]`` shape number; shapes never share a smooth edge.
         crease_degrees: ``[F]``.
     """
     flat = cross / np.linalg.norm(cross, axis=-1, keepdims=True)
+    edges = np.roll(corners, -1, 1) - corners
+    edges /= np.linalg.norm(edges, axis=-1, keepdims=True)
+    angle = np.arccos(np.clip(-(edges * np.roll(edges, 1, 1)).sum(-1), -1, 1)).reshape(-1)
     # Positions on a grid of 2^-17, three to a word, with the part's number above them.
     place = np.rint((corners.reshape(-1, 3) + 1) * 2**17).astype(np.int64)
     key = (((part.repeat(3) << 18) + place[:, 0] << 18) + place[:, 1] << 18) + place[:, 2]
@@ -210,9 +216,10 @@ def _corner_normals(corners: np.ndarray, cross: np.ndarray, part: np.ndarray, cr
     partners = valence[corner_vertex]
     corner = np.arange(len(key)).repeat(partners)
     turn = np.arange(len(corner)) - (np.cumsum(partners) - partners).repeat(partners)
-    other_face = by_vertex[start[corner_vertex].repeat(partners) + turn] // 3
-    face = corner // 3
-    smooth = np.einsum("ij,ij->i", flat[face], flat[other_face]) > np.cos(np.radians(crease_degrees))[face] - 1e-6
-    corner, other_face = corner[smooth], other_face[smooth]
-    total = np.stack([np.bincount(corner, cross[other_face, axis], len(key)) for axis in range(3)], -1)
+    other = by_vertex[start[corner_vertex].repeat(partners) + turn]
+    cosine = np.einsum("ij,ij->i", flat[corner // 3], flat[other // 3])
+    smooth = cosine > np.cos(np.radians(crease_degrees))[corner // 3] - 1e-6
+    corner, other = corner[smooth], other[smooth]
+    weighted = angle[other, None] * flat[other // 3]
+    total = np.stack([np.bincount(corner, weighted[:, axis], len(key)) for axis in range(3)], -1)
     return (total / np.linalg.norm(total, axis=-1, keepdims=True)).reshape(-1, 3, 3)
