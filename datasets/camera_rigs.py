@@ -34,8 +34,9 @@ def rig(name: str, views: int, size: int) -> Cameras:
         ConfigError: unknown name, or a number below 1.
 
     Example:
-        >>> rig("paper", 160, 128).positions.norm(dim=-1).max().item()
-        1.3
+        >>> cameras = rig("paper", 160, 128)
+        >>> len(cameras), round(cameras.positions[0].norm().item(), 6)
+        (160, 1.3)
     """
     if name not in RADII:
         raise ConfigError(f"cameras '{name}': choose one of {', '.join(RADII)}")

@@ -33,7 +33,8 @@ from fusedplanes.errors import ConfigError, DataError, FusedPlanesError
 from fusedplanes.multiview import MultiViewObject
 
 _HEADER_EVERY_SECONDS = 20.0
-# Starting a worker costs some seconds of imports: less work than this is done faster without.
+# Starting a worker costs some seconds of imports, so a little work is done faster without.
+_WORKER_START_SECONDS = 4.0
 _WORKERS_PAY_FROM_SECONDS = 10.0
 
 
@@ -510,21 +511,26 @@ def _earlier_ids(out: Path, made_with: dict, overwrite: bool) -> tuple[str, ...]
 def _run(
     sources: list[_Source], out: Path, rendering: _Rendering, workers: int, console: Console
 ) -> Iterator[_Outcome]:
-    """Make all sources. The first one, made here, tells how long the rest will take."""
-    if not sources:
+    """Make all sources. The first that succeeds, made here, tells how long the rest will take."""
+    rest = list(sources)
+    while rest:
+        first = _make_object(rest.pop(0), out, rendering)
+        yield first
+        if first.error is None:
+            break
+    if not rest:
         return
-    first = _make_object(sources[0], out, rendering)
-    yield first
-    rest = sources[1:]
-    workers = min(workers, len(rest))
-    predicted = first.seconds * len(rest) / max(workers, 1)
-    if rest:
-        console.print(
-            f"{len(rest)} more objects of {rendering.views} views: about {_duration(predicted)} and "
-            f"{_megabytes(first.bytes * len(rest))} with {workers} worker{'s' if workers != 1 else ''}",
-            markup=False,
-        )
-    if workers > 1 and first.seconds * len(rest) > _WORKERS_PAY_FROM_SECONDS:
+    predicted = first.seconds * len(rest)
+    workers = min(workers, len(rest)) if predicted > _WORKERS_PAY_FROM_SECONDS else 1
+    if workers > 1:
+        predicted = predicted / workers + _WORKER_START_SECONDS
+    console.print(
+        f"{len(rest)} more object{'s' if len(rest) != 1 else ''} of {rendering.views} views: about "
+        f"{_duration(predicted)} and {_megabytes(first.bytes * len(rest))} "
+        f"with {workers} process{'es' if workers != 1 else ''}",
+        markup=False,
+    )
+    if workers > 1:
         yield from _run_in_workers(rest, out, rendering, workers, console)
     else:
         yield from (_make_object(source, out, rendering) for source in rest)
@@ -551,15 +557,15 @@ def _run_in_workers(
                     yield outcome
             except BrokenProcessPool:
                 pass
-        # A worker died. The culprit is among the oldest that are left, so each of those gets a process to itself.
-        for source in list(pending)[: 2 * workers + 1]:
-            with _pool(1) as pool:
+        # If a worker died, the culprit is among the oldest that are left: they go one by one through a single process.
+        with _pool(1) as pool:
+            for source in list(pending)[: 2 * workers + 1]:
+                del pending[source]
                 try:
-                    outcome = pool.submit(_make_object, source, out, rendering).result()
+                    yield pool.submit(_make_object, source, out, rendering).result()
                 except BrokenProcessPool:
-                    outcome = _Outcome(source, 0.0, error="its worker process died (out of memory, or a crash)")
-            del pending[source]
-            yield outcome
+                    yield _Outcome(source, 0.0, error="its worker process died (out of memory, or a crash)")
+                    break
 
 
 @contextmanager

@@ -6,6 +6,7 @@ In memory an image is float32 in [0, 1], sRGB, channels last. Alpha is straight:
 from __future__ import annotations
 
 import io
+import warnings
 from pathlib import Path
 
 import numpy as np
@@ -31,7 +32,8 @@ def load(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> Tensor:
 
     path = Path(path)
     try:
-        with Image.open(path) as image:
+        # Pillow also warns of what it then copes with, such as EXIF data with a tag cut off.
+        with warnings.catch_warnings(action="ignore"), Image.open(path) as image:
             if image.width * image.height > max_pixels:
                 raise DataError(
                     f"{path}: {image.width}x{image.height} pixels exceed the limit of {max_pixels}; shrink it first"
@@ -43,7 +45,7 @@ def load(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> Tensor:
     except FileNotFoundError as error:
         raise DataError(f"{path}: no such image file") from error
     except UnidentifiedImageError as error:
-        raise DataError(f"{path}: not an image in a known format") from error
+        raise DataError(f"{path}: not an image in a known format; convert it to PNG or JPEG") from error
     except Exception as error:  # a decoder may raise anything on damaged bytes
         reason = str(error).splitlines()[0] if str(error) else type(error).__name__
         raise DataError(f"{path}: the image cannot be decoded ({reason})") from error
@@ -56,9 +58,9 @@ def _to_float(image) -> np.ndarray:
         # 16-bit modes and Pillow's 32-bit "I", which it also uses for 16-bit files, both count to 65535.
         if image.mode != "F":
             values = values / 65535.0
-        grey = np.clip(values, 0.0, 1.0)
+        grey = np.clip(np.nan_to_num(values, posinf=1.0, neginf=0.0), 0.0, 1.0)
         return np.repeat(grey[..., None], 3, axis=-1)
-    transparent = "A" in image.getbands() or "transparency" in image.info
+    transparent = image.mode in ("RGBA", "RGBa", "LA", "La", "PA") or "transparency" in image.info
     image = image.convert("RGBA" if transparent else "RGB")
     return np.asarray(image).astype(np.float32) / 255.0
 
@@ -69,13 +71,18 @@ def to_uint8(image: Tensor) -> np.ndarray:
 
 
 def save(path: str | Path, image: Tensor) -> None:
-    """Write ``[H, W, 3 or 4]`` values in [0, 1] atomically; the suffix names the format."""
+    """Write ``[H, W, 3 or 4]`` values in [0, 1] atomically; the suffix names the format, PNG where it names none.
+
+    JPEG has no alpha: such images are laid over white.
+    """
     from PIL import Image
 
     path = Path(path)
     buffer = io.BytesIO()
-    extension = path.suffix.lower()
-    Image.fromarray(to_uint8(image)).save(buffer, format=Image.registered_extensions().get(extension, "PNG"))
+    format_name = Image.registered_extensions().get(path.suffix.lower(), "PNG")
+    if format_name == "JPEG":
+        image = composite_over(image)
+    Image.fromarray(to_uint8(image)).save(buffer, format=format_name)
     write_atomically(path, buffer.getvalue())
 
 

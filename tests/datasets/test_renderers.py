@@ -1,6 +1,7 @@
 """The ray caster and the rasteriser: each against geometry, and against each other."""
 
 import math
+import sys
 from dataclasses import replace
 
 import numpy as np
@@ -207,7 +208,7 @@ def test_options_out_of_range_are_named(renderer, wall):
 
 
 def test_without_embree_the_ray_caster_names_the_extra(wall, monkeypatch):
-    monkeypatch.setitem(__import__("sys").modules, "embreex.rtcore_scene", None)
+    monkeypatch.setitem(sys.modules, "embreex.rtcore_scene", None)
     assert not ray_cast.is_available()
     with pytest.raises(ConfigError, match=r"fusedplanes\[meshes\]"):
         ray_cast.render(wall(), front_camera())
