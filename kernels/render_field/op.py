@@ -145,8 +145,8 @@ def _render_field(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     from fusedplanes.kernels.render_field import cpu
 
-    decoder = hidden_weight, hidden_bias, output_weight, output_bias
-    return cpu.render(planes, decoder, (origins, directions, distances), sigmoid, density_bias)
+    decoder = cpu.Decoder(hidden_weight, hidden_bias, output_weight, output_bias)
+    return tuple(cpu.render(planes, decoder, cpu.Rays(origins, directions, distances), sigmoid, density_bias))
 
 
 @torch.library.custom_op("fusedplanes::render_field_backward", mutates_args=(), device_types="cpu")
@@ -164,12 +164,14 @@ def _render_field_backward(
     distances: Tensor,
     sigmoid: bool,
     density_bias: float,
-) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
+    by_rays: bool,
+) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:
     from fusedplanes.kernels.render_field import cpu
 
     grad_rendered = grad_values, grad_alpha, grad_distance
-    decoder = hidden_weight, hidden_bias, output_weight, output_bias
-    return cpu.render_backward(grad_rendered, planes, decoder, (origins, directions, distances), sigmoid, density_bias)
+    decoder = cpu.Decoder(hidden_weight, hidden_bias, output_weight, output_bias)
+    rays = cpu.Rays(origins, directions, distances)
+    return cpu.render_backward(grad_rendered, planes, decoder, rays, sigmoid, density_bias, by_rays)
 
 
 @_render_field.register_fake
@@ -181,9 +183,11 @@ def _(planes, hidden_weight, hidden_bias, output_weight, output_bias, origins, d
 
 
 @_render_field_backward.register_fake
-def _(grad_values, grad_alpha, grad_distance, planes, hidden_weight, hidden_bias, output_weight, output_bias, *_):
+def _(grad_values, grad_alpha, grad_distance, planes, hidden_weight, hidden_bias, output_weight, output_bias, *rest):
     inputs = planes, hidden_weight, hidden_bias, output_weight, output_bias
-    return tuple(tensor.new_empty(tensor.shape) for tensor in inputs)
+    origins, by_rays = rest[0], rest[-1]
+    rays = origins.shape if by_rays else (origins.shape[0], 0, 3)
+    return *(tensor.new_empty(tensor.shape) for tensor in inputs), origins.new_empty(rays), origins.new_empty(rays)
 
 
 def _setup_context(ctx, inputs, output) -> None:
@@ -193,10 +197,12 @@ def _setup_context(ctx, inputs, output) -> None:
 
 
 def _backward(ctx, grad_values, grad_alpha, grad_distance, _):
-    grads = _render_field_backward(
-        grad_values, grad_alpha, grad_distance, *ctx.saved_tensors, ctx.sigmoid, ctx.density_bias
+    by_rays = any(ctx.needs_input_grad[5:7])
+    *grads, grad_origins, grad_directions = _render_field_backward(
+        grad_values, grad_alpha, grad_distance, *ctx.saved_tensors, ctx.sigmoid, ctx.density_bias, by_rays
     )
-    return *grads, None, None, None, None, None
+    grad_rays = (grad_origins, grad_directions) if by_rays else (None, None)
+    return *grads, *grad_rays, None, None, None
 
 
 _render_field.register_autograd(_backward, setup_context=_setup_context)

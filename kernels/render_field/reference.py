@@ -6,6 +6,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
+from fusedplanes.kernels.composite.reference import composite_reference
 from fusedplanes.kernels.sample_triplane.reference import sample_triplane_reference
 
 VALUE_ACTIVATIONS = ("linear", "sigmoid")
@@ -27,19 +28,19 @@ def render_field_reference(
     """See `fusedplanes.kernels.render_field`; any device, any float dtype, differentiable any number of times."""
     distances = distances.detach()
     points = origins[..., None, :] + distances[..., None] * directions[..., None, :]  # [*b, R, S, 3]
-    features = sample_triplane_reference(planes, points.flatten(-3, -2))
-    hidden = softplus(features @ hidden_weight.mT + hidden_bias[..., None, :], threshold=1e9)
-    output = (hidden @ output_weight.mT + output_bias[..., None, :]).unflatten(-2, points.shape[-3:-1])
-    raw_density, values = output[..., 0], output[..., 1:]
+    features = sample_triplane_reference(planes, points.flatten(-3, -2)).unflatten(-2, distances.shape[-2:])
+    # A ray that missed the field gives zeros even where the field is not finite.
+    missed = (distances[..., :1] == distances[..., -1:])[..., None]
+    features = torch.where(missed, 0.0, features)
+    # The threshold is where log(1 + exp(x)) equals x even in float64.
+    hidden = softplus(_linear(features, hidden_weight, hidden_bias), threshold=40.0)
+    output = _linear(hidden, output_weight, output_bias)
+    raw_densities, values = output[..., 0], output[..., 1:]
     if value_activation == "sigmoid":
         values = 1.002 * torch.sigmoid(values) - 0.001
+    return composite_reference(values, raw_densities, distances, density_bias)
 
-    steps = distances.diff(dim=-1)
-    mean_density = (raw_density[..., 1:] + raw_density[..., :-1]) / 2
-    optical_depths = softplus(mean_density + density_bias) * steps
-    before = torch.cumsum(optical_depths, -1) - optical_depths
-    weights = torch.exp(-before) * -torch.expm1(-optical_depths)
-    marched = (weights[..., None] * (values[..., 1:, :] + values[..., :-1, :]) / 2).sum(-2)
-    alpha = -torch.expm1(-optical_depths.sum(-1))
-    distance = (weights * (distances[..., 1:] + distances[..., :-1]) / 2).sum(-1)
-    return marched, alpha, distance, weights.detach()
+
+def _linear(samples: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """``[*b, R, S, in]`` through ``weight [out, in]`` and ``bias [out]``, shared or with leading ``*b``."""
+    return samples @ weight.mT[..., None, :, :] + bias[..., None, None, :]

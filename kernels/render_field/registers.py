@@ -16,6 +16,7 @@ import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
+from numba.core.imputils import impl_ret_borrowed
 from numba.extending import intrinsic
 
 _FEATURES = llvmlite.binding.get_host_cpu_features()
@@ -184,19 +185,26 @@ def _slope(builder, softplus):
 
 
 @intrinsic
-def unowned(typing_context, array):
-    """The same array without its reference count, which every function that touches an array would keep up to date.
+def unowned(typing_context, arrays):
+    """The same array, or named tuple of arrays, without the reference count that every function would keep up to date.
 
     Whoever holds the original must outlive it: an argument of the running kernel does.
     """
 
-    def generate(context, builder, signature, arguments):
-        view = context.make_array(array)(context, builder, arguments[0])
+    def strip(context, builder, kind, value):
+        view = context.make_array(kind)(context, builder, value)
         view.meminfo = cgutils.get_null_value(view.meminfo.type)
         view.parent = cgutils.get_null_value(view.parent.type)
         return view._getvalue()
 
-    return array(array), generate
+    def generate(context, builder, signature, arguments):
+        if isinstance(arrays, types.Array):
+            return strip(context, builder, arrays, arguments[0])
+        parts = cgutils.unpack_tuple(builder, arguments[0])
+        stripped = [strip(context, builder, kind, part) for kind, part in zip(arrays.types, parts)]
+        return context.make_tuple(builder, arrays, stripped)
+
+    return arrays(arrays), generate
 
 
 @intrinsic(prefer_literal=True)
@@ -236,9 +244,19 @@ def _multiply_tile(typing_context, rows, vectors, finish, left, right, start, ou
     return types.void(rows, vectors, finish, left, right, start, out, types.intp, types.intp), generate
 
 
+@intrinsic
+def _strided(typing_context, array):
+    """The same array, typed as having any strides: one compiled `multiply` then serves all layouts."""
+
+    def generate(context, builder, signature, arguments):
+        return impl_ret_borrowed(context, builder, signature.return_type, arguments[0])
+
+    return array.copy(layout="A")(array), generate
+
+
 def _compile_multiply(finish):
     @_compiled
-    def multiply(left, right, start, out):
+    def multiply_strided(left, right, start, out):
         rows, columns = out.shape
         column = 0
         while _WIDE and column + 4 * LANES <= columns:
@@ -256,6 +274,10 @@ def _compile_multiply(finish):
                 _multiply_tile(8, 1, finish, left, right, start, out, row, column)
             if rows % 8:
                 _multiply_tile(4, 1, finish, left, right, start, out, rows - 4, column)
+
+    @_compiled
+    def multiply(left, right, start, out):
+        multiply_strided(_strided(left), _strided(right), _strided(start), _strided(out))
 
     return multiply
 
@@ -312,6 +334,18 @@ def transpose(matrix, out):
             _transpose_tile(matrix, out, row, column)
 
 
+def _each_columns(builder, columns, body):
+    """Emit ``body(vectors, column, mask)`` for pairs of vectors, for one more, and for what is left of one."""
+    pairs, left = builder.udiv(columns, cgutils.intp_t(2 * LANES)), builder.urem(columns, cgutils.intp_t(LANES))
+    with cgutils.for_range(builder, pairs) as loop:
+        body(2, builder.mul(loop.index, cgutils.intp_t(2 * LANES)), None)
+    column = builder.mul(pairs, cgutils.intp_t(2 * LANES))
+    with builder.if_then(builder.icmp_unsigned(">=", builder.sub(columns, column), cgutils.intp_t(LANES))):
+        body(1, column, None)
+    with builder.if_then(cgutils.is_not_null(builder, left)):
+        body(1, builder.sub(columns, left), _mask(builder, left))
+
+
 class _Corners:
     """The four cells of one plane round a sample: their addresses and their bilinear weights."""
 
@@ -331,31 +365,8 @@ class _Corners:
                 self.weights.append(_splat(builder, builder.fmul(share[across + step], share[down + row])))
 
 
-@intrinsic(prefer_literal=True)
-def _gather_columns(typing_context, vectors, partial, table, cells, shares, out, step, row_step, samples, column):
-    vector_count, is_partial = vectors.literal_value, partial.literal_value
-
-    def generate(context, builder, signature, arguments):
-        table, cells, shares, out = _matrices(context, builder, signature, arguments, 2, 6)
-        *steps, samples, column = arguments[6:]
-        mask = _mask(builder, builder.sub(table.shape[1], column)) if is_partial else None
-        with cgutils.for_range(builder, samples) as loop:
-            sums = [ir.Constant(_VECTOR, None)] * vector_count
-            for plane in range(3):
-                corners = _Corners(builder, table, cells, shares, steps, plane, loop.index, column)
-                for address, weight in zip(corners.addresses, corners.weights):
-                    for v in range(vector_count):
-                        sums[v] = _multiply_add(builder, weight, _load(builder, address, v, mask), sums[v])
-            for v, total in enumerate(sums):
-                _store(builder, total, out.address(loop.index, column), v)
-        return context.get_dummy_value()
-
-    integers = [types.intp] * 4
-    return types.void(vectors, partial, table, cells, shares, out, *integers), generate
-
-
-@_compiled
-def gather(table, cells, shares, step, row_step, samples, out):
+@intrinsic
+def gather(typing_context, table, cells, shares, step, row_step, samples, out):
     """Bilinear lookups in three planes, summed.
 
     Args:
@@ -365,52 +376,81 @@ def gather(table, cells, shares, step, row_step, samples, out):
             y in the width of YZ, z in the height of XZ and YZ; a corner's weight is a product of two.
         step, row_step: from a cell to its neighbours along width and height, in rows of the table.
         samples: how many of the S to look up.
-        out: ``[S, C rounded up to LANES]``; the excess is set to 0.
+        out: ``[S, C+]``, C rounded up to `LANES`; the excess is set to 0.
     """
-    columns = table.shape[1]
-    column = 0
-    while column + 2 * LANES <= columns:
-        _gather_columns(2, 0, table, cells, shares, out, step, row_step, samples, column)
-        column += 2 * LANES
-    if column + LANES <= columns:
-        _gather_columns(1, 0, table, cells, shares, out, step, row_step, samples, column)
-        column += LANES
-    if column < columns:
-        _gather_columns(1, 1, table, cells, shares, out, step, row_step, samples, column)
-
-
-@intrinsic(prefer_literal=True)
-def _scatter_columns(typing_context, vectors, partial, terms, cells, shares, table, step, row_step, samples, column):
-    vector_count, is_partial = vectors.literal_value, partial.literal_value
 
     def generate(context, builder, signature, arguments):
-        terms, cells, shares, table = _matrices(context, builder, signature, arguments, 2, 6)
-        *steps, samples, column = arguments[6:]
-        mask = _mask(builder, builder.sub(table.shape[1], column)) if is_partial else None
-        with cgutils.for_range(builder, samples) as loop:
-            vectors = [_load(builder, terms.address(loop.index, column), v) for v in range(vector_count)]
-            for plane in range(3):
-                corners = _Corners(builder, table, cells, shares, steps, plane, loop.index, column)
-                for address, weight in zip(corners.addresses, corners.weights):
-                    for v, vector in enumerate(vectors):
-                        total = _multiply_add(builder, weight, vector, _load(builder, address, v, mask))
-                        _store(builder, total, address, v, mask)
+        table, cells, shares = _matrices(context, builder, signature, arguments, 0, 3)
+        *steps, samples = arguments[3:6]
+        (out,) = _matrices(context, builder, signature, arguments, 6, 7)
+
+        def look_up(vectors, column, mask):
+            with cgutils.for_range(builder, samples) as loop:
+                sums = [ir.Constant(_VECTOR, None)] * vectors
+                for plane in range(3):
+                    corners = _Corners(builder, table, cells, shares, steps, plane, loop.index, column)
+                    for address, weight in zip(corners.addresses, corners.weights):
+                        cell = [_load(builder, address, v, mask) for v in range(vectors)]
+                        sums = _multiply_add_each(builder, [weight] * vectors, cell, sums)
+                for v, total in enumerate(sums):
+                    _store(builder, total, out.address(loop.index, column), v)
+
+        _each_columns(builder, table.shape[1], look_up)
         return context.get_dummy_value()
 
-    integers = [types.intp] * 4
-    return types.void(vectors, partial, terms, cells, shares, table, *integers), generate
+    return types.void(table, cells, shares, types.intp, types.intp, types.intp, out), generate
 
 
-@_compiled
-def scatter(terms, cells, shares, step, row_step, samples, table):
+@intrinsic
+def scatter(typing_context, terms, cells, shares, step, row_step, samples, table):
     """Add every sample's ``terms [S, C+]`` to the cells `gather` reads for it, by the same weights."""
-    columns = table.shape[1]
-    column = 0
-    while column + 2 * LANES <= columns:
-        _scatter_columns(2, 0, terms, cells, shares, table, step, row_step, samples, column)
-        column += 2 * LANES
-    if column + LANES <= columns:
-        _scatter_columns(1, 0, terms, cells, shares, table, step, row_step, samples, column)
-        column += LANES
-    if column < columns:
-        _scatter_columns(1, 1, terms, cells, shares, table, step, row_step, samples, column)
+
+    def generate(context, builder, signature, arguments):
+        terms, cells, shares = _matrices(context, builder, signature, arguments, 0, 3)
+        *steps, samples = arguments[3:6]
+        (table,) = _matrices(context, builder, signature, arguments, 6, 7)
+
+        def add(vectors, column, mask):
+            with cgutils.for_range(builder, samples) as loop:
+                term = [_load(builder, terms.address(loop.index, column), v) for v in range(vectors)]
+                for plane in range(3):
+                    corners = _Corners(builder, table, cells, shares, steps, plane, loop.index, column)
+                    for address, weight in zip(corners.addresses, corners.weights):
+                        cell = [_load(builder, address, v, mask) for v in range(vectors)]
+                        for v, total in enumerate(_multiply_add_each(builder, [weight] * vectors, term, cell)):
+                            _store(builder, total, address, v, mask)
+
+        _each_columns(builder, table.shape[1], add)
+        return context.get_dummy_value()
+
+    return types.void(terms, cells, shares, types.intp, types.intp, types.intp, table), generate
+
+
+@intrinsic
+def probe(typing_context, terms, table, cells, shares, step, row_step, samples, out):
+    """Add to ``out [12, S]`` the products of ``terms [S, C+]`` with the twelve cells `gather` reads for each sample."""
+
+    def generate(context, builder, signature, arguments):
+        terms, table, cells, shares = _matrices(context, builder, signature, arguments, 0, 4)
+        *steps, samples = arguments[4:7]
+        (out,) = _matrices(context, builder, signature, arguments, 7, 8)
+        kind = ir.FunctionType(_FLOAT, [_FLOAT, _VECTOR])
+        add_lanes = cgutils.get_or_insert_function(builder.module, kind, f"llvm.vector.reduce.fadd.v{LANES}f32")
+
+        def multiply_cells(vectors, column, mask):
+            with cgutils.for_range(builder, samples) as loop:
+                term = [_load(builder, terms.address(loop.index, column), v) for v in range(vectors)]
+                for plane in range(3):
+                    corners = _Corners(builder, table, cells, shares, steps, plane, loop.index, column)
+                    for corner, address in enumerate(corners.addresses):
+                        total = ir.Constant(_VECTOR, None)
+                        for v in range(vectors):
+                            total = _multiply_add(builder, term[v], _load(builder, address, v, mask), total)
+                        where = cgutils.intp_t(4 * plane + corner), loop.index
+                        dot = builder.call(add_lanes, [out.element(_FLOAT, *where), total], fastmath=("reassoc",))
+                        builder.store(dot, builder.bitcast(out.address(*where), _FLOAT.as_pointer()))
+
+        _each_columns(builder, table.shape[1], multiply_cells)
+        return context.get_dummy_value()
+
+    return types.void(terms, table, cells, shares, types.intp, types.intp, types.intp, out), generate
