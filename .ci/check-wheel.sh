@@ -8,6 +8,15 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
 .venv/bin/python -m build --wheel --outdir "$work/dist" . > "$work/build.log" 2>&1 || { tail -20 "$work/build.log"; exit 1; }
+.venv/bin/python - "$work"/dist/*.whl <<'COMPARE'
+import sys, zipfile
+from pathlib import Path
+homes = {"fusedplanes": "fusedplanes", "fusedplanes/kernels": "kernels", "fusedplanes/datasets": "datasets"}
+tree = {f"{to}/{p.relative_to(root)}" for to, root in homes.items() for p in Path(root).rglob("*.py")}
+wheel = {name for name in zipfile.ZipFile(sys.argv[1]).namelist() if name.endswith(".py")}
+if tree != wheel:
+    sys.exit(f"wheel: differs from the tree in {sorted(tree ^ wheel)}")
+COMPARE
 "$python" -m venv "$work/venv"
 # shellcheck disable=SC2086
 "$work/venv/bin/python" -m pip install --quiet "$(grep -E '^torch==' constraints.txt)" $torch_arguments

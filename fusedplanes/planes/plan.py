@@ -16,6 +16,8 @@ from fusedplanes.planes.views import TrainingViews
 PROBE_OBJECTS = 16
 PROBE_SECONDS = 1.5
 """Time given to the probe of each phase, after a first step that warms up."""
+PROBE_STEPS = 3
+"""Steps that are timed at least."""
 WARM_STEPS = 2
 
 
@@ -108,7 +110,7 @@ def _step_seconds(step) -> float:
     for index in range(WARM_STEPS):
         step(index)
     times, index = [], WARM_STEPS
-    while sum(times) < PROBE_SECONDS or len(times) < 3:
+    while sum(times) < PROBE_SECONDS or len(times) < PROBE_STEPS:
         start = time.perf_counter()
         step(index)
         times.append(time.perf_counter() - start)

@@ -34,6 +34,7 @@ from fusedplanes.training.autoencoder import AutoencoderTrainer, sample_images
 from fusedplanes.training.latent_cache import LatentCache
 from fusedplanes.training.losses import total_variation
 from fusedplanes.training.object_optimizer import ObjectAdam, ObjectTable
+from fusedplanes.training.optimizer_state import load_optimizer_state
 
 
 @dataclass(frozen=True)
@@ -258,7 +259,7 @@ class StageOne:
         if phase == "autoencoder":
             self.autoencoder_trainer.load_state_dict(state)
         elif state:
-            self.shared_adam(phase).load_state_dict(state)
+            load_optimizer_state(self.shared_adam(phase), state)
 
     # Parameters ---------------------------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from torch.nn import functional
 from fusedplanes.autoencoders.image import ImageAutoencoder
 from fusedplanes.errors import ConfigError, DataError
 from fusedplanes.images import composite_over
+from fusedplanes.training.optimizer_state import load_optimizer_state
 
 
 @dataclass(frozen=True)
@@ -114,7 +115,7 @@ class AutoencoderTrainer:
 
     def load_state_dict(self, state: dict) -> None:
         """Continue where `state_dict` was taken."""
-        self.optimizer.load_state_dict(state["optimizer"])
+        load_optimizer_state(self.optimizer, state["optimizer"])
         self.steps_taken = int(state["steps_taken"])
 
 

@@ -88,6 +88,6 @@ def small_config(method: str = "fused-planes", **model) -> RunConfig:
     return replace(config, model=model, training=training)
 
 
-@pytest.fixture(name="small_config")
+@pytest.fixture(scope="session", name="small_config")
 def small_config_fixture():
     return small_config
