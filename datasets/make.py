@@ -421,9 +421,8 @@ def _make(
         outcomes: list[_Outcome] = []
 
         def write_header(complete: bool) -> None:
-            available = {*skipped, *earlier, *(outcome.source.id for outcome in outcomes if outcome.error is None)}
             asked = [source.id for source in sources]
-            ids = [item for item in dict.fromkeys([*asked, *earlier]) if item in available]
+            ids = [item for item in dict.fromkeys([*asked, *earlier]) if layout.is_complete(out, item)]
             failed = [{"source": outcome.source.name, "reason": outcome.error} for outcome in outcomes if outcome.error]
             splits = camera_rigs.split(rendering.views)
             layout.write_header(

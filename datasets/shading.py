@@ -1,8 +1,7 @@
 """What a visible point of a mesh looks like: the part that the ray caster and the rasteriser share.
 
-Both renderers answer one question, "which face does this sub-pixel see?", and hand the answers to `resolve`. Colour,
-depth and barycentric coordinates are computed here from the face's number alone, so that two renderers that see the
-same face agree to the last bit.
+Both renderers answer one question, "which face does this sub-pixel see?", and `render_views` does the rest. Colour and
+depth are computed from the face's number alone, so that two renderers that see the same face agree to the last bit.
 """
 
 from __future__ import annotations
@@ -14,7 +13,7 @@ import numpy as np
 from fusedplanes.cameras import Cameras
 from fusedplanes.datasets.mesh_kernels import OPAQUE_FROM, resolve_color, resolve_depth
 from fusedplanes.datasets.textured_mesh import TexturedMesh
-from fusedplanes.errors import ConfigError
+from fusedplanes.errors import ConfigError, DataError
 
 LIGHTINGS = ("fixed", "unlit")
 SAMPLES_LIMIT = 16
@@ -50,7 +49,14 @@ class PackedMesh:
 
 
 def pack(mesh: TexturedMesh) -> PackedMesh:
-    """Lay a mesh out for the kernels."""
+    """Lay a mesh out for the kernels.
+
+    Raises:
+        DataError: a coordinate is not finite; the kernels would read beyond a texture.
+    """
+    for name in ("vertices", "corner_uv"):
+        if not np.isfinite(getattr(mesh, name)).all():
+            raise DataError(f"mesh: {name} has values that are not finite")
     table = np.zeros((len(mesh.materials), 3), np.int64)
     alpha_range = np.ones((len(mesh.materials), 2), np.float32)
     pieces, first = [], 0

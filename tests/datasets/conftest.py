@@ -19,6 +19,13 @@ def pytest_generate_tests(metafunc):
     if "real_cars" in metafunc.fixturenames:
         cars = sorted((folder / "classes/cars").glob("*.glb"))
         metafunc.parametrize("real_cars", [cars[::7]] if cars else [], ids=lambda files: f"{len(files)} files")
+    if "odd_mesh" in metafunc.fixturenames:
+        suffixes = (".glb", ".gltf", ".obj", ".ply")
+        found = [path for path in sorted((folder / "odd").glob("*")) if path.suffix in suffixes]
+        found += sorted((folder / "meshes").rglob("*.obj")) + sorted((folder / "splats").glob("*.ply"))
+        for name in ("chairs", "food"):
+            found += sorted((folder / "classes" / name).glob("*.glb"))[::40]
+        metafunc.parametrize("odd_mesh", found, ids=[path.name for path in found])
 
 
 @pytest.fixture

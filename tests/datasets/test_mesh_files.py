@@ -717,6 +717,28 @@ def test_a_great_fan_is_drawn_without_great_cost(gltf, write_glb):
     assert np.allclose(np.linalg.norm(mesh.corner_normals, axis=-1), 1, atol=1e-5)
 
 
+REFUSED = {
+    "corrupted_json_popsicle.gltf": "its JSON is damaged",
+    "draco_heart.glb": "Draco",
+    "git_lfs_pointer_point_cloud.ply": "no PLY file",
+    "ply_ascii_without_colour_opacity_scale.ply": "no faces",
+    "guitar.compressed.ply": "no vertices with x, y and z",
+}
+
+
+def test_odd_real_files_are_read_or_refused_in_one_line(odd_mesh, recwarn):
+    expected = REFUSED.get(odd_mesh.name, "no faces" if odd_mesh.suffix == ".ply" else None)
+    if expected is None:
+        mesh, warnings = load_mesh(odd_mesh)
+        assert np.ptp(mesh.vertices, axis=0).max() == pytest.approx(1.8)
+        assert len(warnings) == ("missing" in odd_mesh.name)
+    else:
+        with pytest.raises(DataError, match=expected) as error:
+            load_mesh(odd_mesh)
+        assert "\n" not in str(error.value)
+    assert len(recwarn) == 0
+
+
 # Real cars ----------------------------------------------------------------------------------------------------------
 
 

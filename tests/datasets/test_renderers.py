@@ -12,7 +12,7 @@ from fusedplanes.cameras import Cameras
 from fusedplanes.datasets import mesh_kernels, rasterize, ray_cast
 from fusedplanes.datasets.mesh_files import load_mesh
 from fusedplanes.datasets.textured_mesh import Material
-from fusedplanes.errors import ConfigError
+from fusedplanes.errors import ConfigError, DataError
 
 RENDERERS = [ray_cast, rasterize]
 BOTH = pytest.mark.parametrize("renderer", RENDERERS, ids=["ray_cast", "rasterize"])
@@ -205,6 +205,15 @@ def test_options_out_of_range_are_named(renderer, wall):
     for samples in (0, 17):
         with pytest.raises(ConfigError, match=f"samples {samples}"):
             renderer.render(wall(), front_camera(), samples=samples)
+
+
+@BOTH
+@pytest.mark.parametrize("name", ["vertices", "corner_uv"])
+def test_coordinates_that_are_not_finite_are_refused(renderer, wall, four_colors, name):
+    mesh = wall(texture=four_colors)
+    getattr(mesh, name).flat[0] = np.inf
+    with pytest.raises(DataError, match=f"{name} has values that are not finite"):
+        renderer.render(mesh, front_camera())
 
 
 def test_without_embree_the_ray_caster_names_the_extra(wall, monkeypatch):
