@@ -326,5 +326,6 @@ def render_backward(
 
 def _sum_in_order(grads: np.ndarray, parameter: Tensor) -> Tensor:
     """Add ``[P * n, *padded]`` over n; numpy does it one after the other on any number of threads, torch may not."""
-    stacked = grads.reshape(parameter.shape[0], -1, *grads.shape[1:])[(..., *map(slice, parameter.shape[1:]))]
-    return torch.from_numpy(np.add.reduce(stacked, axis=1))
+    sets, *shape = parameter.shape
+    stacked = grads.reshape(sets, grads.shape[0] // max(1, sets), *grads.shape[1:])
+    return torch.from_numpy(np.add.reduce(stacked[(..., *map(slice, shape))], axis=1))

@@ -90,12 +90,17 @@ def render_field(
             density_bias=density_bias,
         )
     batch = planes.shape[:-4]
-    flat_decoder = [
-        tensor.float().reshape(-1, *tensor.shape[-rank:]) for tensor, rank in zip(decoder, (2, 1, 2, 1), strict=True)
-    ]
-    flat_rays = [tensor.float().reshape(-1, *tensor.shape[-2:]) for tensor in (origins, directions, distances)]
+
+    def flat(tensor: Tensor, dimensions: int) -> Tensor:
+        leading, shape = tensor.shape[:-dimensions], tensor.shape[-dimensions:]
+        return tensor.to(torch.float32).reshape(leading.numel(), *shape)
+
     results = _render_field(
-        planes.reshape(-1, *planes.shape[-4:]), *flat_decoder, *flat_rays, value_activation == "sigmoid", density_bias
+        flat(planes, 4),
+        *(flat(tensor, dimensions) for tensor, dimensions in zip(decoder, (2, 1, 2, 1))),
+        *(flat(tensor, 2) for tensor in (origins, directions, distances)),
+        value_activation == "sigmoid",
+        density_bias,
     )
     return tuple(result.view(*batch, *result.shape[1:]) for result in results)
 

@@ -26,11 +26,19 @@ def render_field_reference(
     density_bias: float = -1.0,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """See `fusedplanes.kernels.render_field`; any device, any float dtype, differentiable any number of times."""
-    distances = distances.detach()
+    dtype = torch.promote_types(torch.promote_types(planes.dtype, hidden_weight.dtype), torch.float32)
+    planes, hidden_weight, hidden_bias, output_weight, output_bias, origins, directions, distances = (
+        tensor.to(dtype)
+        for tensor in (
+            *(planes, hidden_weight, hidden_bias, output_weight, output_bias),
+            *(origins, directions, distances.detach()),
+        )
+    )
     points = origins[..., None, :] + distances[..., None] * directions[..., None, :]  # [*b, R, S, 3]
-    features = sample_triplane_reference(planes, points.flatten(-3, -2)).unflatten(-2, distances.shape[-2:])
-    # A ray that missed the field gives zeros even where the field is not finite.
+    # A ray that missed the field is moved outside, so that it gives zeros even where the field is not finite.
     missed = (distances[..., :1] == distances[..., -1:])[..., None]
+    points = torch.where(missed, 2.0, points)
+    features = sample_triplane_reference(planes, points.flatten(-3, -2)).unflatten(-2, distances.shape[-2:])
     features = torch.where(missed, 0.0, features)
     # The threshold is where log(1 + exp(x)) equals x even in float64.
     hidden = softplus(_linear(features, hidden_weight, hidden_bias), threshold=40.0)
