@@ -46,7 +46,7 @@ def composite(
 
     Example:
         >>> accumulated, alpha, distance, weights = composite(
-        ...     torch.ones(3, 1), torch.tensor([-99.0, 99.0, 99.0]), torch.tensor([1.0, 2.0, 3.0])
+        ...     torch.ones(3, 1), torch.tensor([-199.0, 99.0, 99.0]), torch.tensor([1.0, 2.0, 3.0])
         ... )
         >>> alpha.item(), distance.item()
         (1.0, 2.5)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor
 
@@ -44,9 +46,9 @@ def sample_triplane_reference(
 def _bilinear(cells: Tensor, across: Tensor, down: Tensor, padding: str, align_corners: bool) -> Tensor:
     """Interpolate ``cells [*b, H, W, C]`` at ``across`` and ``down [*b, N]`` in [-1, 1], giving ``[*b, N, C]``."""
     *batch, height, width, channels = cells.shape
-    entries = cells.numel() // max(1, height * width * channels)
+    entries = math.prod(batch)
     first_cell = torch.arange(entries, device=cells.device).view(*batch, 1) * (height * width)
-    rows = cells.reshape(-1, channels)
+    rows = cells.reshape(entries * height * width, channels)
     columns = _taps(across, width, padding, align_corners)
     result = None
     for row, row_weight in _taps(down, height, padding, align_corners):

@@ -63,11 +63,14 @@ def test_rounding_errors_are_at_most_twice_those_of_grid_sample():
         assert largest_error(result, reference) <= 2 * largest_error(torchs, reference)
 
 
-def test_no_points_give_no_features_and_zero_gradients():
-    planes, points = random_inputs((2,), 0, 4, 4, 3)
-    features, grad_planes, grad_points = with_gradients(planes, points, backend="cpu")
-    assert features.shape == (2, 0, 3) and grad_points.shape == (2, 0, 3)
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+@pytest.mark.parametrize(("entries", "count", "channels"), [(2, 0, 3), (0, 5, 3), (2, 5, 0)])
+def test_nothing_to_sample_gives_empty_features_and_zero_gradients(entries, count, channels, backend):
+    planes, points = random_inputs((entries,), count, 4, 4, channels)
+    features, grad_planes, grad_points = with_gradients(planes, points, backend=backend)
+    assert features.shape == (entries, count, channels)
     assert grad_planes.shape == planes.shape and (grad_planes == 0).all()
+    assert grad_points.shape == points.shape and (grad_points == 0).all()
 
 
 @pytest.mark.parametrize("reduce", ["sum", "product", "concat"])
