@@ -27,7 +27,7 @@ class Train(ComputeOptions):
     minutes: float = 0.0
     """Shorten or lengthen every phase so that training takes about so long; 0 keeps the preset's steps."""
     downscale: Literal[0, 2, 4, 8] = 0
-    """Image pixels along a side of a latent cell; 0: 4 below 128 pixels, 8 from there on."""
+    """Image pixels along a side of a latent cell; 0 chooses the preset's, or for small about 32 cells a side."""
     plan: bool = False
     """Only predict time, disk and memory."""
     resume: bool = False
@@ -49,7 +49,10 @@ def main(arguments: list[str]) -> None:
     dataset = datasets.load(options.data)
     config = preset(options.preset, options.method)
     config = replace(config, training=replace(config.training, seed=options.seed))
-    config = with_downscale(config, options.downscale or (4 if dataset.size < 128 else 8))
+    if options.downscale:
+        config = with_downscale(config, options.downscale)
+    elif options.preset == "small":
+        config = with_downscale(config, 2 if dataset.size < 128 else 4 if dataset.size < 256 else 8)
     device = choose_device(options.device)
     out = options.out or Path("runs") / options.data.resolve().name
     if options.plan:

@@ -27,7 +27,7 @@ from fusedplanes.planes.config import RunConfig, from_json, to_json
 from fusedplanes.planes.model import SharedParts
 from fusedplanes.planes.plan import Plan, fit_minutes, peak_memory, probe
 from fusedplanes.planes.preview import HeldOutViews
-from fusedplanes.planes.stage_one import StageOne
+from fusedplanes.planes.stage_one import BETAS, StageOne
 from fusedplanes.planes.views import TrainingViews
 from fusedplanes.training.checkpoint import create_store, load_checkpoint, load_objects, save_checkpoint
 from fusedplanes.training.log import TrainingLog
@@ -136,6 +136,7 @@ def train(
         if checkpoint.phase != FINISHED:
             stage.shared.load_state_dict(checkpoint.shared())
             stage.table, stage.object_adam = load_objects(store, views.ids)
+            stage.object_adam.betas = BETAS
             stage.load_optimizer_state(checkpoint.phase, checkpoint.optimizer())
     log = TrainingLog(out / "log.jsonl", tensorboard=tensorboard)
     with contextlib.closing(store), contextlib.closing(log):

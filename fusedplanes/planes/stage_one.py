@@ -30,11 +30,18 @@ from fusedplanes.planes.model import (
 from fusedplanes.planes.views import RayTargets, TrainingViews
 from fusedplanes.rays import Rays
 from fusedplanes.rendering.volume import render_rays
-from fusedplanes.training.autoencoder import AutoencoderTrainer, sample_images
+from fusedplanes.training.autoencoder import AutoencoderTrainer, AutoencoderTraining, sample_images
 from fusedplanes.training.latent_cache import LatentCache
 from fusedplanes.training.losses import total_variation
 from fusedplanes.training.object_optimizer import ObjectAdam, ObjectTable
 from fusedplanes.training.optimizer_state import load_optimizer_state
+from fusedplanes.training.precision import fast_bfloat16
+
+
+BETAS = (0.9, 0.99)
+"""Adam's: an object is met too rarely for a long memory of its second moments."""
+PATCH_IMAGES = 256
+"""Images whose patches the autoencoder's linear start is computed from."""
 
 
 @dataclass(frozen=True)
@@ -100,7 +107,8 @@ class StageOne:
         tensors = {name: torch.stack([item[name] for item in first]) for name in self.trained}
         tensors["world_from_source"] = torch.stack([matrix.float() for matrix in views.world_from_source])
         self.table = ObjectTable(views.ids, tensors)
-        self.object_adam = ObjectAdam(self.table)
+        self.object_adam = ObjectAdam(self.table, betas=BETAS)
+        self.bfloat16 = fast_bfloat16(self.device)
         self.targets: RayTargets | None = None
         self.latents: LatentCache | None = None
         self._set_up_phases()
@@ -109,7 +117,11 @@ class StageOne:
         training = self.config.training
         self.phases: list[Phase] = []
         if self.shared.autoencoder is not None and training.autoencoder_steps:
-            self.autoencoder_trainer = AutoencoderTrainer(self.shared.autoencoder, steps=training.autoencoder_steps)
+            self.autoencoder_trainer = AutoencoderTrainer(
+                self.shared.autoencoder,
+                steps=training.autoencoder_steps,
+                training=AutoencoderTraining(bfloat16=self.bfloat16),
+            )
             self.phases.append(Phase("autoencoder", training.autoencoder_steps, self._autoencoder_step))
         self.phases.append(Phase("warm-up", training.warm_up.steps, self._warm_up_step))
         if training.joint is not None:
@@ -132,9 +144,13 @@ class StageOne:
         """
         if first_step == 0:
             self.object_adam.drop(self.table.ids)
-        if phase == "autoencoder":
-            return
         background = torch.tensor(self.config.model.background)
+        if phase == "autoencoder":
+            if first_step == 0:
+                generator = step_generator(self.config.training.seed, "patches", 0)
+                images = sample_images(self.views.images, PATCH_IMAGES, background, generator)
+                self.shared.autoencoder.start_linear(images.to(self.device))
+            return
         if self.shared.autoencoder is None:
             self.targets = RayTargets.colors(self.views, background)
             return
@@ -224,7 +240,9 @@ class StageOne:
         else:
             latents = torch.stack(targets).flatten(0, 1)
         rendered = rendered.flatten(0, 1)
-        color_error = (self.model.decode(rendered) - flat_images).square().mean()
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
+            decoded = self.model.decode(rendered)
+        color_error = (decoded - flat_images).square().mean()
         latent_error = (rendered - latents).square().mean()
         loss = training.color_loss * color_error + training.latent_loss * latent_error
         if training.autoencoder_loss:
@@ -308,7 +326,7 @@ class StageOne:
             trained = {id(p) for group in groups for p in group["params"]}
             for parameter in self.shared.parameters():
                 parameter.requires_grad_(id(parameter) in trained)
-            self._adams[name] = torch.optim.Adam(groups, fused=True) if groups else None
+            self._adams[name] = torch.optim.Adam(groups, betas=BETAS, fused=True) if groups else None
         return self._adams[name]
 
 
