@@ -1,11 +1,14 @@
 """A small image autoencoder that works at latent resolution, so that a CPU can train it.
 
-Both halves fold ``f x f`` pixels into channels and do all of their work on the grid of latents: a residual network
-between a patch-to-channels step and its inverse. Nothing is ever convolved at full resolution, which is what makes a
-step cheap and is no loss: the last convolution sees neighbouring cells and writes all pixels of a cell at once.
+Both halves fold ``f x f`` pixels into channels and do nearly all of their work on the grid of latents: a residual
+network between a patch-to-channels step and its inverse. Only a thin last stage of the decoder, on a grid twice as
+fine, smooths what neighbouring cells disagree on. Nothing is ever convolved at full resolution.
 
-There is no normalisation layer. Every residual branch starts at zero, so the network starts as a linear map and stays
-trainable without one, and a cell's code depends on its surroundings only, never on statistics of the whole image.
+Beside each network runs a linear map from patch to code or back. `ImageAutoencoder.start_linear` sets the two to the
+principal components of the images, which no training has to find again; the networks learn a correction.
+
+There is no normalisation layer. Every residual block starts as the identity, so a new network stays trainable without
+one, and a cell's code depends on its surroundings only, never on statistics of the whole image.
 """
 
 from __future__ import annotations
@@ -37,15 +40,24 @@ class ImageAutoencoderConfig:
     """Residual blocks of the decoder, which is what every rendered view pays for."""
     kernel_size: int = 3
     """Latent cells along a side of the residual blocks' kernels; odd."""
+    detail_width: int = 32
+    """Channels of the decoder's last stage, on a grid twice as fine as the latents; 0 leaves the stage out."""
 
     def __post_init__(self) -> None:
         if self.downscale not in (2, 4, 8):
             raise ConfigError(f"autoencoder: downscale={self.downscale}; choose 2, 4 or 8")
-        for name, least in [("latent_channels", 1), ("width", 1), ("encoder_blocks", 0), ("decoder_blocks", 0)]:
-            if getattr(self, name) < least:
-                raise ConfigError(f"autoencoder: {name}={getattr(self, name)}; it must be at least {least}")
+        for name in ("latent_channels", "width"):
+            if getattr(self, name) < 1:
+                raise ConfigError(f"autoencoder: {name}={getattr(self, name)}; it must be at least 1")
+        for name in ("encoder_blocks", "decoder_blocks", "detail_width"):
+            if getattr(self, name) < 0:
+                raise ConfigError(f"autoencoder: {name}={getattr(self, name)}; it cannot be negative")
         if self.kernel_size < 1 or self.kernel_size % 2 == 0:
             raise ConfigError(f"autoencoder: kernel_size={self.kernel_size}; it must be odd, such as 3 or 5")
+
+
+# Principal components of smaller variance (of values in [-1, 1]) are rounding, not signal.
+MINIMUM_VARIANCE = 1e-8
 
 
 class ResidualBlock(nn.Module):
@@ -66,20 +78,32 @@ def _blocks(count: int, config: ImageAutoencoderConfig) -> nn.Sequential:
     return nn.Sequential(*(ResidualBlock(config.width, config.kernel_size) for _ in range(count)))
 
 
+# What a network's last layer is scaled by at the start, so that it begins as a small correction of the linear map.
+CORRECTION = 0.2
+# Log-variance of a new encoder's latents: a deviation of 0.14 beside the linear map's 1.
+LOG_VARIANCE = -4.0
+
+
 class ImageEncoder(nn.Module):
     """Images ``[B, 3, H, W]`` to the mean and log-variance of latents, ``[B, 2 * c, h, w]``."""
 
     def __init__(self, config: ImageAutoencoderConfig) -> None:
         super().__init__()
+        patch, channels = 3 * config.downscale**2, config.latent_channels
         self.downscale = config.downscale
-        self.stem = nn.Conv2d(3 * config.downscale**2, config.width, 3, padding=1)
+        self.linear = nn.Conv2d(patch, channels, 1)
+        self.stem = nn.Conv2d(patch, config.width, 3, padding=1)
         self.blocks = _blocks(config.encoder_blocks, config)
-        self.head = nn.Conv2d(config.width, 2 * config.latent_channels, 1)
+        self.head = nn.Conv2d(config.width, 2 * channels, 1)
+        with torch.no_grad():
+            self.head.weight.mul_(CORRECTION)
+            self.head.bias.copy_(torch.cat([torch.zeros(channels), torch.full((channels,), LOG_VARIANCE)]))
 
     def forward(self, images: Tensor) -> Tensor:
         patches = functional.pixel_unshuffle(2 * images - 1, self.downscale)
         patches = patches.contiguous(memory_format=torch.channels_last)
-        return self.head(functional.silu(self.blocks(self.stem(patches))))
+        correction, log_variance = self.head(functional.silu(self.blocks(self.stem(patches)))).chunk(2, 1)
+        return torch.cat([self.linear(patches) + correction, log_variance], 1)
 
 
 class ImageDecoder(nn.Module):
@@ -87,14 +111,25 @@ class ImageDecoder(nn.Module):
 
     def __init__(self, config: ImageAutoencoderConfig) -> None:
         super().__init__()
+        patch, width, finer = 3 * config.downscale**2, config.width, config.detail_width
         self.downscale = config.downscale
-        self.stem = nn.Conv2d(config.latent_channels, config.width, 3, padding=1)
+        self.linear = nn.Conv2d(config.latent_channels, patch, 1)
+        self.stem = nn.Conv2d(config.latent_channels, width, 3, padding=1)
         self.blocks = _blocks(config.decoder_blocks, config)
-        self.head = nn.Conv2d(config.width, 3 * config.downscale**2, 3, padding=1)
+        self.spread = nn.Conv2d(width, 4 * finer, 1) if finer else None
+        self.detail = ResidualBlock(finer, 3) if finer else None
+        self.head = nn.Conv2d(finer, patch // 4, 3, padding=1) if finer else nn.Conv2d(width, patch, 3, padding=1)
+        with torch.no_grad():
+            self.head.weight.mul_(CORRECTION)
+            self.head.bias.zero_()
 
     def forward(self, latents: Tensor) -> Tensor:
-        patches = self.head(functional.silu(self.blocks(self.stem(latents))))
-        return (functional.pixel_shuffle(patches, self.downscale) + 1) / 2
+        features, factor = functional.silu(self.blocks(self.stem(latents))), self.downscale
+        if self.spread is not None:
+            features = functional.silu(self.detail(functional.pixel_shuffle(self.spread(features), 2)))
+            factor //= 2
+        correction = functional.pixel_shuffle(self.head(features), factor)
+        return (functional.pixel_shuffle(self.linear(latents), self.downscale) + correction + 1) / 2
 
 
 class ImageAutoencoder(nn.Module):
@@ -120,6 +155,34 @@ class ImageAutoencoder(nn.Module):
         self.decoder = ImageDecoder(self.config)
         self.to(memory_format=torch.channels_last)
 
+    @torch.no_grad()
+    def start_linear(self, images: Tensor) -> None:
+        """Set the linear maps to the principal components of the images' patches: the best linear autoencoder, at once.
+
+        Latents then have unit variance. Meant for a new autoencoder, whose networks add little yet.
+
+        Args:
+            images: ``[B, H, W, 3]`` typical images, sRGB in [0, 1]; some hundreds serve.
+
+        Raises:
+            DataError: images that `encode` would refuse.
+        """
+        patches = functional.pixel_unshuffle(2 * self._checked(images) - 1, self.config.downscale)
+        patches = patches.permute(0, 2, 3, 1).flatten(0, 2).double()
+        mean = patches.mean(0)
+        values, vectors = torch.linalg.eigh((patches - mean).T @ (patches - mean) / len(patches))
+        values, vectors = values.flip(0), vectors.flip(1)
+        # Patches may have fewer dimensions than a code has channels; what is left over then stays zero.
+        kept = min(self.config.latent_channels, int((values > MINIMUM_VARIANCE).sum()))
+        deviation = values[:kept].sqrt()
+        for parameter in (*self.encoder.linear.parameters(), *self.decoder.linear.parameters()):
+            parameter.zero_()
+        encode = (vectors[:, :kept] / deviation).T
+        self.encoder.linear.weight[:kept, :, 0, 0] = encode.float()
+        self.encoder.linear.bias[:kept] = -(encode @ mean).float()
+        self.decoder.linear.weight[:, :kept, 0, 0] = (vectors[:, :kept] * deviation).float()
+        self.decoder.linear.bias.copy_(mean)
+
     def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
         """The distribution of an image's latents, independent normals.
 
@@ -132,13 +195,7 @@ class ImageAutoencoder(nn.Module):
         Raises:
             DataError: another shape, or sides that ``config.downscale`` does not divide.
         """
-        factor = self.config.downscale
-        if images.dim() != 4 or images.shape[-1] != 3:
-            raise DataError(f"images have shape {tuple(images.shape)}; expected [B, H, W, 3]")
-        _, height, width, _ = images.shape
-        if height % factor or width % factor or not height or not width:
-            raise DataError(f"image size {width}x{height}: both sides must be divisible by the autoencoder's {factor}")
-        moments = self.encoder(images.permute(0, 3, 1, 2)).permute(0, 2, 3, 1)
+        moments = self.encoder(self._checked(images)).permute(0, 2, 3, 1)
         mean, log_variance = moments.float().chunk(2, -1) if moments.dtype == torch.bfloat16 else moments.chunk(2, -1)
         return mean, log_variance
 
@@ -159,6 +216,15 @@ class ImageAutoencoder(nn.Module):
             raise DataError(f"latents have shape {tuple(latents.shape)}; expected [B, h, w, {channels}]")
         images = self.decoder(latents.permute(0, 3, 1, 2))
         return (images.float() if images.dtype == torch.bfloat16 else images).permute(0, 2, 3, 1)
+
+    def _checked(self, images: Tensor) -> Tensor:
+        factor = self.config.downscale
+        if images.dim() != 4 or images.shape[-1] != 3:
+            raise DataError(f"images have shape {tuple(images.shape)}; expected [B, H, W, 3]")
+        _, height, width, _ = images.shape
+        if height % factor or width % factor or not height or not width:
+            raise DataError(f"image size {width}x{height}: both sides must be divisible by the autoencoder's {factor}")
+        return images.permute(0, 3, 1, 2)
 
     def encoder_parameters(self) -> Iterator[nn.Parameter]:
         """Parameters that encoding needs."""

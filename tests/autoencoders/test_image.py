@@ -24,9 +24,10 @@ def test_shapes_for_any_size_the_factor_divides(factor):
     assert autoencoder.decode(mean).shape == images.shape
 
 
-@pytest.mark.parametrize("kernel_size", [1, 3, 5])
-def test_gradients_agree_with_finite_differences(kernel_size):
-    autoencoder = small(downscale=2, kernel_size=kernel_size, latent_channels=2, width=4).double()
+@pytest.mark.parametrize(("kernel_size", "detail_width"), [(1, 0), (3, 2), (5, 3)])
+def test_gradients_agree_with_finite_differences(kernel_size, detail_width):
+    settings = {"kernel_size": kernel_size, "detail_width": detail_width}
+    autoencoder = small(downscale=2, latent_channels=2, width=4, **settings).double()
     images = torch.rand(1, 4, 6, 3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(autoencoder.encode, images)
     latents = torch.randn(1, 2, 3, 2, dtype=torch.float64, requires_grad=True)
@@ -54,7 +55,7 @@ def test_an_image_does_not_depend_on_its_batch():
 
 def test_rows_and_columns_keep_their_places():
     """A bright pixel changes what is decoded around it, at every place, and nothing far away."""
-    autoencoder = small(downscale=4, encoder_blocks=0, decoder_blocks=0)
+    autoencoder = small(downscale=4, encoder_blocks=0, decoder_blocks=0, detail_width=0)
     images = torch.rand(1, 48, 48, 3)
     brighter = images.clone()
     brighter[0, 9, 37] += 1
@@ -63,6 +64,37 @@ def test_rows_and_columns_keep_their_places():
     # Cell (2, 9); three convolutions of 3x3 reach three cells to each side.
     assert (rows.min().item(), rows.max().item()) == (0, 23)
     assert (columns.min().item(), columns.max().item()) == (24, 47)
+
+
+def test_the_linear_start_is_the_best_linear_autoencoder():
+    """No other eight directions leave less of the patches out (Eckart and Young 1936)."""
+    autoencoder = small(downscale=2, latent_channels=8)
+    for network in (autoencoder.encoder, autoencoder.decoder):
+        torch.nn.init.zeros_(network.head.weight)
+        torch.nn.init.zeros_(network.head.bias)
+    generator = torch.Generator().manual_seed(0)
+    images = torch.rand(6, 16, 20, 3, generator=generator).cumsum(1).cumsum(2) % 1
+    autoencoder.start_linear(images)
+    with torch.no_grad():
+        mean, _ = autoencoder.encode(images)
+        error = (autoencoder.decode(mean) - images).square().sum().item()
+    patches = images.view(6, 8, 2, 10, 2, 3).permute(0, 1, 3, 2, 4, 5).reshape(-1, 12).double()
+    left_out = torch.linalg.svdvals(patches - patches.mean(0))[8:].square().sum().item()
+    assert error == pytest.approx(left_out, rel=1e-4)
+    values = mean.flatten(0, 2)
+    assert torch.allclose(values.mean(0), torch.zeros(8), atol=1e-4)
+    assert torch.allclose(values.T @ values / len(values), torch.eye(8), atol=1e-3)
+
+
+def test_the_linear_start_of_plain_images_is_finite():
+    autoencoder = small()
+    images = torch.tensor([0.9, 0.5, 0.1]).expand(2, 16, 16, 3)
+    autoencoder.start_linear(images)
+    assert all(parameter.isfinite().all() for parameter in autoencoder.parameters())
+    for network in (autoencoder.encoder, autoencoder.decoder):
+        torch.nn.init.zeros_(network.head.weight)
+        torch.nn.init.zeros_(network.head.bias)
+    assert torch.allclose(autoencoder.decode(autoencoder.encode(images)[0]), images, atol=1e-5)
 
 
 def test_decoded_images_are_not_clamped():
@@ -101,6 +133,7 @@ def test_encoder_and_decoder_parameters_are_all_and_disjoint():
         ("width", -1),
         ("decoder_blocks", -1),
         ("kernel_size", 4),
+        ("detail_width", -4),
     ],
 )
 def test_impossible_settings_are_named(field, value):
