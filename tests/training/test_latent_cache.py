@@ -65,7 +65,8 @@ def test_standardised_latents_have_mean_zero_and_deviation_one(autoencoder, imag
 
 
 def test_a_channel_that_never_changes_stays_finite(autoencoder, images):
-    autoencoder.encoder.head.weight.data[0] = 0
+    for layer in (autoencoder.encoder.head, autoencoder.encoder.linear):
+        layer.weight.data[0] = 0
     cache = LatentCache.build(autoencoder, images, WHITE)
     assert cache.standardised(0).isfinite().all()
     assert cache.standardised(0)[..., 0].abs().max() < 1e-3
