@@ -19,6 +19,7 @@ from torch import Tensor
 
 from fusedplanes.cameras import Cameras
 from fusedplanes.fields import ObjectPlanes, compose_planes
+from fusedplanes.images import composite_over
 from fusedplanes.planes.config import PhaseConfig, RunConfig
 from fusedplanes.planes.model import (
     DECODER_PREFIX,
@@ -27,7 +28,7 @@ from fusedplanes.planes.model import (
     latent_cameras,
     object_from_record,
 )
-from fusedplanes.planes.views import RayTargets, TrainingViews
+from fusedplanes.planes.views import RayTargets, TrainingViews, shift_views
 from fusedplanes.rays import Rays
 from fusedplanes.rendering.volume import render_rays
 from fusedplanes.training.autoencoder import AutoencoderTrainer, AutoencoderTraining, sample_images
@@ -36,7 +37,6 @@ from fusedplanes.training.losses import total_variation
 from fusedplanes.training.object_optimizer import ObjectAdam, ObjectTable
 from fusedplanes.training.optimizer_state import load_optimizer_state
 from fusedplanes.training.precision import fast_bfloat16
-
 
 BETAS = (0.9, 0.99)
 """Adam's: an object is met too rarely for a long memory of its second moments."""
@@ -205,10 +205,13 @@ class StageOne:
         for index in rows.tolist():
             count = len(self.views.cameras[index])
             chosen = torch.randperm(count, generator=generator)[: phase.views_per_object]
-            images.append(self.views.colors(index, chosen, white))
-            cameras.append(self.views.cameras[index][chosen])
-            if not phase.encoder_rate:
+            views, view_cameras = self.views.images[index][chosen], self.views.cameras[index][chosen]
+            if phase.shifted_views:
+                views, view_cameras = shift_views(views, view_cameras, model.autoencoder.downscale // 2, generator)
+            elif not phase.encoder_rate:
                 targets.append(self._standardised(index)[chosen])
+            images.append(composite_over(views.float() / 255, white))
+            cameras.append(view_cameras)
         images = torch.stack(images)
         batch = latent_cameras(
             Cameras(
@@ -238,22 +241,23 @@ class StageOne:
             mean, _ = self.shared.autoencoder.encode(flat_images)
             latents = (mean - self.shared.latent_mean) / self.shared.latent_scale
         else:
-            latents = torch.stack(targets).flatten(0, 1)
+            latents = torch.stack(targets).flatten(0, 1) if targets else None
         rendered = rendered.flatten(0, 1)
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.bfloat16):
             decoded = self.model.decode(rendered)
         color_error = (decoded - flat_images).square().mean()
-        latent_error = (rendered - latents).square().mean()
-        loss = training.color_loss * color_error + training.latent_loss * latent_error
-        if training.autoencoder_loss:
-            loss = loss + training.autoencoder_loss * (self.model.decode(latents) - flat_images).square().mean()
+        loss = training.color_loss * color_error
+        metrics = {"psnr": -10 * color_error.detach().log10()}
+        if latents is not None:
+            latent_error = (rendered - latents).square().mean()
+            loss = loss + training.latent_loss * latent_error
+            metrics["latent"] = latent_error.detach()
+            if training.autoencoder_loss:
+                reconstruction = (self.model.decode(latents) - flat_images).square().mean()
+                loss = loss + training.autoencoder_loss * reconstruction
         loss = loss + training.total_variation * total_variation(planes)
         self._update("joint", phase, step, loss, leaves, rows)
-        return {
-            "loss": loss.detach(),
-            "latent": latent_error.detach(),
-            "psnr": -10 * color_error.detach().log10(),
-        }
+        return {"loss": loss.detach(), **metrics}
 
     def _standardised(self, index: int) -> Tensor:
         means, _ = self.latents.read(index)

@@ -6,7 +6,7 @@ what an uninterrupted one would have drawn.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -77,6 +77,27 @@ class TrainingViews:
     def colors(self, index: int, chosen: Tensor, background: Tensor) -> Tensor:
         """Views ``chosen`` of an object over a background colour, ``[n, H, W, 3]`` float32."""
         return composite_over(self.images[index][chosen].float() / 255, background)
+
+
+def shift_views(images: Tensor, cameras: Cameras, limit: int, generator: torch.Generator) -> tuple[Tensor, Cameras]:
+    """Move each view by up to ``limit`` whole pixels along both axes, with the principal point of its camera.
+
+    What enters at the border is transparent: objects are never cut by the frame.
+
+    Args:
+        images: ``[n, H, W, 4]`` uint8, straight alpha.
+        cameras: ``n`` cameras.
+        limit: largest move in pixels.
+    """
+    count, height, width, _ = images.shape
+    moves = torch.randint(-limit, limit + 1, (count, 2), generator=generator)
+    padded = torch.nn.functional.pad(images, (0, 0, limit, limit, limit, limit))
+    tops, lefts = (limit - moves[:, 1]).tolist(), (limit - moves[:, 0]).tolist()
+    crops = zip(padded, tops, lefts, strict=True)
+    shifted = torch.stack([view[top : top + height, left : left + width] for view, top, left in crops])
+    intrinsics = cameras.intrinsics.clone()
+    intrinsics[:, :2, 2] += moves
+    return shifted, replace(cameras, intrinsics=intrinsics)
 
 
 @dataclass
