@@ -56,7 +56,9 @@ def test_the_average_is_the_average_of_each_image_rendered_alone(trained):
     for row in result.objects:
         held_out = dataset[row.id].views("test")
         truth = composite_over(held_out.images, torch.ones(3))
-        values = [psnr(model.render(row.id, held_out.cameras[i]).color[None], truth[i : i + 1]) for i in range(row.views)]
+        values = [
+            psnr(model.render(row.id, held_out.cameras[i]).color[None], truth[i : i + 1]) for i in range(row.views)
+        ]
         expected.append(torch.cat(values).mean().item())
     assert result.average.psnr == pytest.approx(np.mean(expected), abs=0.01)
 
