@@ -11,7 +11,7 @@ from pathlib import Path
 from fusedplanes.cli.options import ComputeOptions, choose_device, parse
 from fusedplanes.errors import ConfigError
 
-OBJECTS, VIEWS, SIZE = 24, 48, 128
+OBJECTS, VIEWS, SIZE = 16, 80, 128
 
 
 @dataclass(frozen=True, kw_only=True)
