@@ -46,3 +46,40 @@ def _poisoned_allocations(monkeypatch):
     """An output that a kernel forgets to write is NaN instead of whatever the allocator left there."""
     for owner, name in ((torch, "empty"), (torch, "empty_like"), (torch.Tensor, "new_empty")):
         monkeypatch.setattr(owner, name, _poisoned(getattr(owner, name)))
+
+
+# Time -----------------------------------------------------------------------------------------------------------------
+
+MINUTES = {"kernels": 4.0, "datasets": 2.0, "planes": 3.0, "training": 1.5, "cli": 1.0}
+OTHER_MINUTES = 1.0
+TOLERANCE = 1.5
+
+
+def pytest_terminal_summary(terminalreporter):
+    """Print the minutes of each folder: a suite that creeps is noticed before it is slow."""
+    spent = _minutes_by_folder(terminalreporter)
+    line = ", ".join(f"{folder} {minutes:.1f}" for folder, minutes in sorted(spent.items()))
+    terminalreporter.write_line(f"minutes of testing: {line}")
+    for folder, minutes in _over_budget(spent).items():
+        terminalreporter.write_line(f"tests/{folder}: {minutes:.1f} minutes, more than {TOLERANCE} times its budget")
+
+
+def pytest_sessionfinish(session):
+    reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+    if reporter is not None and session.exitstatus == 0 and _over_budget(_minutes_by_folder(reporter)):
+        session.exitstatus = pytest.ExitCode.TESTS_FAILED
+
+
+def _minutes_by_folder(reporter) -> dict[str, float]:
+    spent: dict[str, float] = {}
+    for reports in reporter.stats.values():
+        for report in reports:
+            if hasattr(report, "duration"):
+                parts = report.nodeid.split("::")[0].split("/")
+                folder = parts[1] if len(parts) > 2 else "(top)"
+                spent[folder] = spent.get(folder, 0.0) + report.duration / 60
+    return spent
+
+
+def _over_budget(spent: dict[str, float]) -> dict[str, float]:
+    return {name: value for name, value in spent.items() if value > TOLERANCE * MINUTES.get(name, OTHER_MINUTES)}
