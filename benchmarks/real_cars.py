@@ -5,7 +5,7 @@ Where the README's picture, plot and table come from::
     python benchmarks/real_cars.py CARS_FOLDER --pairs cars_pairs.csv --minutes 8
 
 CARS_FOLDER holds .glb files; the pairs name editions of one model, which stay on one side of the split. Results go to
-benchmarks/results/real_cars.{json,md,png,svg}.
+benchmarks/results/real_cars*.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from pathlib import Path
 import torch
 
 from fusedplanes import datasets
-from fusedplanes.files import write_atomically, write_json
+from fusedplanes.files import read_json, write_atomically, write_json
 from fusedplanes.images import composite_over, save
 from fusedplanes.planes.config import preset, with_downscale
 from fusedplanes.planes.evaluate import evaluate
@@ -97,31 +97,51 @@ def commit() -> str:
 
 
 def table(rows: dict, facts: dict) -> str:
+    """The README's first table: one row per method."""
     lines = [
-        "| | seconds per object | bytes per object (fp32) | shared bytes | PSNR | foreground PSNR | SSIM |",
-        "|---|---|---|---|---|---|---|",
+        "| | seconds per object | bytes per object (fp32) | shared by the class | foreground PSNR | PSNR |",
+        "|---|---|---|---|---|---|",
     ]
     for method, row in rows.items():
         lines.append(
             f"| {METHODS[method]} | {row['seconds'] / row['count']:.1f} | {row['object_bytes']:,} | "
-            f"{row['shared_bytes']:,} | {row['psnr']:.2f} | {row['psnr_foreground']:.2f} | {row['ssim']:.3f} |"
+            f"{size_text(row['shared_bytes'])} | {row['psnr_foreground']:.2f} dB | {row['psnr']:.2f} dB |"
         )
-    for name, floor in next(iter(rows.values()))["floors"].items():
-        lines.append(
-            f"| floor: {name} | | | | {floor['psnr']:.2f} | {floor['psnr_foreground']:.2f} | {floor['ssim']:.3f} |"
-        )
-    lines += ["", ", ".join(f"{key} {value}" for key, value in facts.items())]
-    return "\n".join(lines) + "\n"
+    count = next(iter(rows.values()))["count"]
+    note = ", ".join(f"{key} {value}" for key, value in facts.items())
+    return "\n".join([*lines, "", f"{count} real cars at {SIZE}x{SIZE}, held-out views; {note}.", ""])
+
+
+def floors_table(rows: dict) -> str:
+    """The longer table: methods beside the floors that need no model."""
+    lines = ["| | PSNR | foreground PSNR | SSIM |", "|---|---|---|---|"]
+    named = [(METHODS[method], row) for method, row in rows.items()]
+    named += [(f"floor: {name}", floor) for name, floor in next(iter(rows.values()))["floors"].items()]
+    for name, row in named:
+        lines.append(f"| {name} | {row['psnr']:.2f} | {row['psnr_foreground']:.2f} | {row['ssim']:.3f} |")
+    return "\n".join([*lines, ""])
+
+
+def write_tables(results: Path, rows: dict, facts: dict) -> None:
+    write_atomically(results / "real_cars.md", table(rows, facts).encode())
+    write_atomically(results / "real_cars_floors.md", floors_table(rows).encode())
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("cars", type=Path)
-    parser.add_argument("--pairs", type=Path, required=True)
+    parser.add_argument("cars", type=Path, nargs="?")
+    parser.add_argument("--pairs", type=Path)
+    parser.add_argument("--tables", action="store_true", help="only write the tables anew from the stored results")
     parser.add_argument("--minutes", type=float, default=8.0, help="training time of each method")
     parser.add_argument("--work", type=Path, default=Path("runs/real-cars"))
     options = parser.parse_args()
     results = Path(__file__).parent / "results"
+    if options.tables:
+        stored = read_json(results / "real_cars.json")
+        write_tables(results, stored["rows"], stored["facts"])
+        return
+    if options.cars is None or options.pairs is None:
+        parser.error("name the folder of cars, and the file of pairs with --pairs")
     dataset = datasets.load(make_data(options.cars, options.pairs, options.work))
     rows, models, curves = {}, {}, {}
     for method, name in METHODS.items():
@@ -156,7 +176,7 @@ def main() -> None:
         "torch": torch.__version__,
     }
     write_json(results / "real_cars.json", {"facts": facts, "rows": rows, "curves": curves, "command": sys.argv[1:]})
-    write_atomically(results / "real_cars.md", table(rows, facts).encode())
+    write_tables(results, rows, facts)
     save(results / "real_cars.png", picture(dataset, models, rows))
     plot = line_plot(curves, title=f"{len(dataset)} real cars, held-out views", x_label="seconds", y_label="PSNR (dB)")
     write_atomically(results / "real_cars.svg", plot.encode())

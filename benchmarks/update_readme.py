@@ -1,0 +1,30 @@
+"""Write the tables of benchmarks/results into the README, between its markers::
+
+    python benchmarks/update_readme.py
+
+A marker ``<!-- table: NAME -->`` stands for benchmarks/results/NAME.md and is closed by ``<!-- end -->``.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from fusedplanes.files import write_atomically
+
+ROOT = Path(__file__).resolve().parents[1]
+MARKED = re.compile(r"(<!-- table: (\w+) -->\n).*?(<!-- end -->)", re.DOTALL)
+
+
+def main() -> None:
+    readme = ROOT / "README.md"
+
+    def fill(match: re.Match) -> str:
+        table = (ROOT / "benchmarks" / "results" / f"{match[2]}.md").read_text()
+        return f"{match[1]}{table}{match[3]}"
+
+    write_atomically(readme, MARKED.sub(fill, readme.read_text()).encode())
+
+
+if __name__ == "__main__":
+    main()
