@@ -58,7 +58,7 @@ def main(arguments: list[str]) -> None:
         device=choose_device(options.device),
         overwrite=True,
         watch_seconds=30.0,
-        watch_first_seconds=25.0,
+        watch_first_seconds=8.0,
         quiet=quiet,
     )
     say("demo: measuring held-out views and rendering the orbit video")

@@ -166,7 +166,7 @@ def _latent(preset: str) -> RunConfig:
             preset,
             ModelConfig(coarse_samples=24, fine_samples=24),
             TrainingConfig(
-                autoencoder_steps=400,
+                autoencoder_steps=250,
                 warm_up=PhaseConfig(steps=600),
                 joint=PhaseConfig(steps=4000, image_decoder_rate=1e-3, shifted_views=True),
             ),
