@@ -9,6 +9,8 @@ from fusedplanes.errors import ConfigError, DataError
 from fusedplanes.kernels.dispatch import resolve_backend
 from fusedplanes.kernels.render_field.reference import VALUE_ACTIVATIONS, render_field_reference
 
+_MOST_CELLS = (2**31 - 1) // 3
+
 
 def render_field(
     planes: Tensor,
@@ -111,6 +113,8 @@ def _check(planes, hidden_weight, hidden_bias, output_weight, output_bias, origi
 
     if planes.dim() < 4 or planes.shape[-4] != 3 or 0 in planes.shape[-3:]:
         fail("planes", planes, "[*b, 3, H, W, C] with H, W, C at least 1")
+    if planes.shape[-3] * planes.shape[-2] > _MOST_CELLS:
+        fail("planes", planes, f"at most {_MOST_CELLS} cells H * W; cells are numbered in 32 bits")
     batch, channels = planes.shape[:-4], planes.shape[-1]
     if hidden_weight.dim() < 2 or hidden_weight.shape[-1] != channels or hidden_weight.shape[-2] == 0:
         fail("hidden_weight", hidden_weight, f"[Hd, {channels}] or [*b, Hd, {channels}]")

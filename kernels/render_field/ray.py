@@ -121,6 +121,7 @@ def _decoder_gradient(buffer, start, sizes):
 
 @compiled
 def clear(decoder):
+    """Set a decoder's gradient to zero."""
     decoder.hidden_weight[:] = _ZERO
     decoder.hidden_bias[:] = _ZERO
     decoder.output_weight[:] = _ZERO
@@ -161,9 +162,10 @@ def _locate_points(samples, origin, direction, distances, points):
 
 @compiled
 def _lower_cell(coordinate, size):
-    """The last cell whose centre is not beyond the coordinate, and how far on to the next it is.
+    """The last cell whose centre is not beyond the coordinate, and how far on to the next it is (0 to 1).
 
-    Everything outside counts as one cell beyond the end: two cells beyond, nothing is left to read.
+    Coordinates further out than two cells, from where nothing is read, count as just so far: they might not fit an
+    integer.
     """
     position = (coordinate + _ONE) * (np.float32(size) * _HALF) - _HALF
     end = np.float32(size + 1)
@@ -209,6 +211,7 @@ def _locate_backward(samples, coordinates, size, grad_before, grad_after):
 
 @compiled
 def _locate_samples(sizes, origin, direction, distances, scratch):
+    """Fill points, pairs, cells and shares of a ray's samples."""
     points, pairs, cells, shares = scratch.points, scratch.pairs, scratch.cells, scratch.shares
     samples, height, width = sizes.samples, sizes.height, sizes.width
     _locate_points(samples, origin, direction, distances, points)
@@ -290,11 +293,13 @@ def march(sizes, distances, marching, scratch):
 
 @compiled
 def is_empty(distances):
+    """Whether the ray missed the field."""
     return distances[0] == distances[distances.size - 1]
 
 
 @compiled
 def _value_scale(marching):
+    """Factor and offset from an activated output to a value."""
     if marching.sigmoid:
         return _SIGMOID_SCALE, _SIGMOID_SHIFT
     return _ONE, _ZERO
@@ -408,6 +413,7 @@ def _add_rows(part, total):
 
 @compiled
 def add_decoder(part, total):
+    """Add one decoder's gradient to another."""
     _add_rows(part.hidden_weight, total.hidden_weight)
     _add_rows(part.output_weight, total.output_weight)
     for j in range(part.hidden_bias.size):

@@ -1,26 +1,29 @@
-"""Matrix products and sparse row sums held in vector registers, for compiled CPU kernels.
+"""Matrix products, and lookups in planes, held in vector registers, for compiled CPU kernels.
 
 LLVM vectorises a plain triple loop over run-time sizes, but keeps the running sums in memory: every multiply-add then
-costs a load and a store. The three operations here name their registers explicitly, so a product runs at the speed of
-the multiply-add units. They are numba intrinsics: calls to them inside a compiled kernel become straight-line vector
-code, on any processor LLVM knows; only the width is chosen for the one at hand.
+costs a load and a store. The operations here name their registers explicitly, so a product runs at the speed of the
+multiply-add units. They are numba intrinsics: calls to them inside a compiled kernel become straight-line vector code,
+on any processor LLVM knows; only the width is chosen for the one at hand.
 
 Matrices are two-dimensional float32 arrays. Rows that are read or written as vectors are contiguous and a multiple of
 `LANES` long.
+
+Numba's disk cache watches only the file a kernel is written in: after editing this one, delete ``cpu.*.nbi``.
 """
 
 import math
 
-import llvmlite.binding
 import numba
 import numpy as np
 from llvmlite import ir
 from numba.core import cgutils, types
 from numba.core.imputils import impl_ret_borrowed
+from numba.core.registry import cpu_target
 from numba.extending import intrinsic
 
-_FEATURES = llvmlite.binding.get_host_cpu_features()
-_WIDE = bool(_FEATURES.get("avx512f"))
+# What numba compiles for: the processor at hand, unless NUMBA_CPU_NAME and NUMBA_CPU_FEATURES say otherwise.
+*_, _FEATURES = cpu_target.target_context.codegen().magic_tuple()
+_WIDE = "+avx512f" in _FEATURES.split(",")
 
 LANES = 16 if _WIDE else 8
 """float32 elements in one vector."""
@@ -38,18 +41,18 @@ PLANE_SHARES = (0, 2), (0, 6), (4, 6)
 
 _FLOAT, _INT32 = ir.FloatType(), ir.IntType(32)
 _VECTOR = ir.VectorType(_FLOAT, LANES)
-_CHAINS = 4
 _BITS = ir.VectorType(_INT32, LANES)
 # Vectors start at any float: planes may have any number of channels.
 _ALIGNMENT = 4
 
+# Vectors to which exp and log are applied side by side.
+_CHAINS = 4
 _ROUNDING = 1.5 * 2**23
 # exp(-87) is the smallest power whose exponent can still be written directly.
 _LOWEST = -87.0
 # Minimax fits, highest power first: (exp(r) - 1 - r) / r^2 on |r| <= ln(2) / 2 and (log(1 + u) - u) / u^2 on [0, 1].
 _EXP = 0.0013814594, 0.0083687175, 0.04166839, 0.16666521, 0.49999994
 _LOG = 0.0053646318, -0.030065024, 0.079203285, -0.13753697, 0.19153605, -0.24857152, 0.33321321, -0.49999648
-
 
 # Said explicitly: otherwise a caller's flags hold here too, and reassociation would undo the rounding in `_reduce`.
 _compiled = numba.njit(error_model="numpy", fastmath={"contract"})

@@ -136,6 +136,13 @@ def test_a_wrong_shape_is_named_in_one_line(name, shape, scene):
     assert f"{name} has shape {list(shape)}" in message and "expected" in message and "\n" not in message
 
 
+def test_more_cells_than_can_be_numbered_are_refused(scene):
+    _, *rest = scene(1, 2, 3, 1, 2, 1)
+    planes = torch.zeros(1, dtype=torch.float64).expand(1, 3, 2**15, 2**15, 1)
+    with pytest.raises(DataError, match=r"planes has shape .* at most 715827882 cells"):
+        render_field(planes, *rest)
+
+
 def test_a_wrong_choice_is_named(scene):
     inputs = scene(1, 2, 3, 1, 2, 1)
     with pytest.raises(ConfigError, match="value_activation is 'relu'; choose one of linear, sigmoid"):
