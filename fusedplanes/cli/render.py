@@ -11,6 +11,8 @@ from tyro.conf import Positional
 from fusedplanes.cli.options import ComputeOptions, choose_device, parse
 from fusedplanes.errors import ConfigError
 
+LARGEST_SIZE = 8192
+
 
 @dataclass(frozen=True, kw_only=True)
 class Render(ComputeOptions):
@@ -42,6 +44,8 @@ def main(arguments: list[str]) -> None:
 
     if options.frames < 1:
         raise ConfigError(f"--frames {options.frames}: at least one view is needed")
+    if options.size < 0 or options.size > LARGEST_SIZE:
+        raise ConfigError(f"--size {options.size}: choose 1 to {LARGEST_SIZE} pixels, or 0 for the training size")
     model = load(options.run, device=choose_device(options.device))
     ids = list(options.objects) or model.object_ids[:4]
     size = options.size or image_size(options.run)

@@ -18,6 +18,19 @@ from fusedplanes.errors import ConfigError
 Method = Literal["fused-planes", "ulw", "tri-planes"]
 
 
+LIMITS = {
+    "resolution": 4096,
+    "micro_channels": 1024,
+    "macro_channels": 1024,
+    "base_planes": 65536,
+    "hidden": 4096,
+    "coarse_samples": 4096,
+    "fine_samples": 4096,
+}
+MOST_BASE_VALUES = 1 << 31
+"""Largest sizes of a model: a configuration file from outside must not make anyone allocate without end."""
+
+
 @dataclass(frozen=True)
 class ModelConfig:
     """Shape of a planar model. One class covers Fused-Planes, its ultra-lightweight variant and plain Tri-Planes."""
@@ -57,6 +70,13 @@ class ModelConfig:
         for name in ("micro_channels", "macro_channels", "base_planes", "fine_samples"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"model: {name}={getattr(self, name)}; it cannot be negative")
+        for name, most in LIMITS.items():
+            if getattr(self, name) > most:
+                raise ConfigError(f"model: {name}={getattr(self, name)}; it must be at most {most}")
+        if self.base_planes * 3 * self.resolution**2 * self.macro_channels > MOST_BASE_VALUES:
+            raise ConfigError(
+                f"model: the base planes hold more than {MOST_BASE_VALUES} values; make fewer or smaller ones"
+            )
 
     @property
     def channels(self) -> int:

@@ -11,6 +11,7 @@ runs/cars/preview.png                 held-out views, truth beside render
 from __future__ import annotations
 
 import contextlib
+import math
 import shlex
 import shutil
 import sys
@@ -107,8 +108,9 @@ def train(
         >>> data = fusedplanes.datasets.load("cars")  # doctest: +SKIP
         >>> fp.train(data, "runs/cars", config=fp.preset("small"))  # doctest: +SKIP
     """
+    _check_minutes(minutes)
     out = Path(out)
-    _claim(out, resume, overwrite)
+    replaced = _claim(out, resume, overwrite)
     views = TrainingViews.read(dataset)
     checkpoint = load_checkpoint(out) if resume else None
     if checkpoint is None:
@@ -116,6 +118,8 @@ def train(
         if minutes:
             config = fit_minutes(config, plan, minutes)
             plan = plan.with_steps(config)
+        if replaced:
+            shutil.rmtree(out)
         out.mkdir(parents=True, exist_ok=True)
         data = getattr(dataset, "path", None)
         extra = {"data": None if data is None else str(Path(data).resolve()), "image_size": list(views.size)}
@@ -259,18 +263,23 @@ class _Session:
         return self.stage.model.render(self.stage.object_planes(id), cameras).color
 
 
-def _claim(out: Path, resume: bool, overwrite: bool) -> None:
-    """Make sure that a run may be written here."""
+def _claim(out: Path, resume: bool, overwrite: bool) -> bool:
+    """Make sure that a run may be written here; returns whether an older one is to be removed first."""
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other")
     if resume or not out.exists() or (out.is_dir() and not any(out.iterdir())):
-        return
+        return False
     known = (out / "config.json").is_file() and (read_json(out / "config.json").get("format") == FORMAT)
     if not known:
         raise ConfigError(f"{out}: is no empty folder and no run; choose another --out")
     if not overwrite:
         raise ConfigError(f"{out}: holds a run already; go on with --resume or replace it with --overwrite")
-    shutil.rmtree(out)
+    return True
+
+
+def _check_minutes(minutes: float) -> None:
+    if not (math.isfinite(minutes) and minutes >= 0):
+        raise ConfigError(f"minutes {minutes}: choose a number from 0 up; 0 keeps the preset's steps")
 
 
 def make_plan(config: RunConfig, data: MultiViewDataset | TrainingViews, *, minutes: float = 0.0, device="cpu") -> Plan:
@@ -279,6 +288,7 @@ def make_plan(config: RunConfig, data: MultiViewDataset | TrainingViews, *, minu
     Args:
         minutes: as in `train`.
     """
+    _check_minutes(minutes)
     views = data if isinstance(data, TrainingViews) else TrainingViews.read(data)
     plan = probe(config, views, device=device)
     return plan.with_steps(fit_minutes(config, plan, minutes)) if minutes else plan

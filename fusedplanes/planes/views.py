@@ -149,7 +149,7 @@ class RayTargets:
         Args:
             objects: B indices.
             count: R rays of each.
-            foreground: fraction that is to start on the object, as far as twice as many candidates find it.
+            foreground: fraction that is to start on the object, as far as three times as many draws find it.
 
         Returns:
             Rays ``[B, R]``, target values ``[B, R, K]`` and the values behind the object ``[B, R, K]``.

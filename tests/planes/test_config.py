@@ -45,6 +45,8 @@ def test_methods_without_a_latent_space_have_no_downscale():
         ({"base_planes": 0}, "macro planes need both"),
         ({"resolution": 1}, "resolution=1"),
         ({"fine_samples": -1}, "fine_samples=-1"),
+        ({"resolution": 10**9}, "at most 4096"),
+        ({"hidden": 10**9}, "at most 4096"),
     ],
 )
 def test_models_that_make_no_sense_are_refused(change, message):

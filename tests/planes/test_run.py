@@ -187,3 +187,19 @@ def test_objects_of_different_sizes_or_without_training_views_are_refused(ellips
         train([no_training], tmp_path / "run", config=small_config(), watch_seconds=0, quiet=True)
     with pytest.raises(DataError, match="no objects"):
         train([], tmp_path / "run", config=small_config(), watch_seconds=0, quiet=True)
+
+
+def test_replacing_a_run_with_data_that_cannot_be_read_keeps_the_run(tmp_path, ellipsoids, small_config):
+    out = tmp_path / "run"
+    train(ellipsoids, out, config=small_config("tri-planes"), watch_seconds=0, quiet=True)
+    before = tensors_of(out)
+    with pytest.raises(DataError):
+        train([], out, config=small_config("tri-planes"), overwrite=True, watch_seconds=0, quiet=True)
+    assert_same(before, tensors_of(out))
+
+
+@pytest.mark.parametrize("minutes", [-1.0, float("nan"), float("inf")])
+def test_impossible_durations_are_refused(tmp_path, ellipsoids, small_config, minutes):
+    with pytest.raises(ConfigError, match="minutes"):
+        train(ellipsoids, tmp_path / "run", config=small_config(), minutes=minutes, quiet=True)
+    assert not (tmp_path / "run").exists()

@@ -33,8 +33,9 @@ def test_the_wanted_share_of_rays_starts_on_the_object(ellipsoid_training_views,
     generator = torch.Generator().manual_seed(0)
     _, values, _ = targets.sample([0], 2000, fraction, generator)
     on_object = (values[0] > 0).any(-1).float().mean().item()
-    # With no wish at all, rays are whatever was drawn first; a wish beyond what was found is met as far as it can be.
-    assert on_object == pytest.approx(max(fraction, float(covered) if fraction == 0 else fraction), abs=0.12)
+    # With no wish at all, rays are whatever was drawn first; a wish is met as far as three times as many draws allow.
+    expected = float(covered) if fraction == 0 else min(fraction, 3 * float(covered))
+    assert on_object == pytest.approx(expected, abs=0.06)
 
 
 def test_shifting_moves_picture_and_camera_together():

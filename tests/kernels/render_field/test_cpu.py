@@ -75,8 +75,9 @@ def test_rays_that_miss_give_exact_zeros_whatever_the_field(backend, scene, rend
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
-def test_a_field_that_is_not_finite_leaves_the_others_alone(bad, scene, render):
-    inputs = [tensor.float() for tensor in scene(5, 20, 24, 3, 8, 2, shared=False)]
+@pytest.mark.parametrize(("height", "width"), [(7, 9), (1, 1), (1, 4)])
+def test_a_field_that_is_not_finite_leaves_the_others_alone(bad, height, width, scene, render):
+    inputs = [tensor.float() for tensor in scene(5, 20, 24, 3, 8, 2, height=height, width=width, shared=False)]
     expected = render(inputs, backend="cpu")
     inputs[0][2] = bad
     others = [0, 1, 3, 4]
@@ -102,10 +103,11 @@ def test_a_ray_that_meets_nan_leaves_the_next_alone(scene, render):
 
 
 def test_points_that_are_not_finite_have_no_features(scene, render):
-    inputs = [tensor.float() for tensor in scene(1, 5, 12, 3, 8, 2)]
+    inputs = [tensor.float() for tensor in scene(1, 9, 12, 3, 8, 2)]
     inputs[5][0, 0, 1], inputs[5][0, 2, 0], inputs[6][0, 3, 2] = float("nan"), float("inf"), -float("inf")
+    inputs[5][0, 5, 0], inputs[6][0, 6, 2] = float("nan"), float("nan")
     far = inputs[5].clone()
-    far[0, [0, 2, 3]] = 1e4
+    far[0, [0, 2, 3, 5, 6]] = 1e4
     outside = [*inputs[:5], far, inputs[6].nan_to_num(0, 0, 0), inputs[7]]
     for got, wanted in zip(render(inputs, by=5, backend="cpu"), render(outside, by=5, backend="cpu")):
         assert torch.equal(got, wanted)
