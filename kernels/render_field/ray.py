@@ -428,7 +428,6 @@ def decode_backward(decoder, sizes, samples, scratch, grads, grad_planes):
     rows, output_rows = _round_up(samples, TILE_ROWS), _round_up(decoder.output_weight.shape[0], TILE_ROWS)
     step, row_step = _neighbours(sizes)
     of_ray, zeros = grads.of_ray, grads.zeros
-    grads.output[:, samples:rows] = _ZERO
     output = grads.output[: decoder.output_weight.shape[0], :rows]
     hidden, features = grads.hidden[:rows], grads.features[:rows]
     multiply_slope(output.T, decoder.output_weight, scratch.hidden, hidden)
