@@ -73,7 +73,7 @@ def render_field(
         ...     torch.zeros(1, 3, 16, 16, 4), *decoder, *rays, torch.linspace(1, 3, 24).expand(1, 1, 24)
         ... )
         >>> round(alpha.item(), 4)  # 1 - exp(-2 * softplus(-1))
-        0.4655
+        0.4656
     """
     _check(planes, hidden_weight, hidden_bias, output_weight, output_bias, origins, directions, distances)
     if value_activation not in VALUE_ACTIVATIONS:
