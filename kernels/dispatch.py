@@ -10,9 +10,13 @@ Numba is imported when the first CPU kernel is built, never by importing this pa
 
 from __future__ import annotations
 
+import functools
+import hashlib
 import os
 import threading
 from collections.abc import Callable
+from pathlib import Path
+from types import CellType, FunctionType
 
 import torch
 from torch import Tensor
@@ -69,6 +73,7 @@ def compile_kernel(*signatures: str, parallel: bool = True, fastmath: bool | set
 
     The signatures are explicit so that a launch never triggers a compilation. Machine code is cached on disk: beside
     the source or, where that folder is read-only, in numba's user-wide cache; without either, each process compiles.
+    A change of any file of this package makes cached code stale, because kernels inline functions of other files.
 
     Args:
         signatures: numba type strings, e.g. ``"void(float32[:, ::1], float32[::1])"``.
@@ -82,6 +87,7 @@ def compile_kernel(*signatures: str, parallel: bool = True, fastmath: bool | set
 
     def decorate(function: Callable) -> Callable:
         options = dict(nogil=True, parallel=parallel, fastmath=fastmath, error_model="numpy")
+        function = _with_cell(function, _source_stamp())
         try:
             return numba.njit(list(signatures), cache=True, **options)(function)
         except RuntimeError as error:
@@ -90,6 +96,26 @@ def compile_kernel(*signatures: str, parallel: bool = True, fastmath: bool | set
             return numba.njit(list(signatures), **options)(function)
 
     return decorate
+
+
+@functools.cache
+def _source_stamp() -> str:
+    """Give a digest of every source file of this package."""
+    digest = hashlib.sha256()
+    for path in sorted(Path(__file__).parent.rglob("*.py")):
+        digest.update(path.read_bytes())
+    return digest.hexdigest()
+
+
+def _with_cell(function: Callable, value: str) -> Callable:
+    """Copy ``function`` as a closure over ``value``, which numba makes part of the key of its disk cache.
+
+    Of source files that key covers only the one the function stands in.
+    """
+    code = function.__code__.replace(co_freevars=(*function.__code__.co_freevars, "source_stamp"))
+    cells = (*(function.__closure__ or ()), CellType(value))
+    stamped = FunctionType(code, function.__globals__, function.__name__, function.__defaults__, cells)
+    return functools.update_wrapper(stamped, function)
 
 
 def launch(kernel: Callable, *arguments: Tensor | tuple[int, ...] | float) -> None:

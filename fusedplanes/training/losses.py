@@ -4,37 +4,6 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from fusedplanes.errors import DataError
-
-
-def mean_squared_error(predicted: Tensor, target: Tensor, weights: Tensor | None = None) -> Tensor:
-    """Mean squared error of values, each pixel counted by its weight.
-
-    Args:
-        predicted: ``[*b, C]``.
-        target: ``[*b, C]``.
-        weights: optional ``[*b]``, non-negative; a pixel of weight 0 gets no gradient. The result is the weighted mean,
-            so weights of any one value change nothing; all 0 gives 0.
-
-    Returns:
-        A scalar.
-
-    Raises:
-        DataError: shapes that do not belong together.
-
-    Example:
-        >>> import torch
-        >>> mean_squared_error(torch.zeros(2, 3), torch.ones(2, 3), torch.tensor([1.0, 0.0]))
-        tensor(1.)
-    """
-    if predicted.shape != target.shape or (weights is not None and weights.shape != predicted.shape[:-1]):
-        shapes = [tuple(x.shape) for x in (predicted, target, weights) if x is not None]
-        raise DataError(f"mean_squared_error: shapes {shapes}; expected [*b, C], [*b, C] and, for weights, [*b]")
-    squared = (predicted - target).square()
-    if weights is None:
-        return squared.mean()
-    return (squared.mean(-1) * weights).sum() / weights.sum().clamp_min(1e-12)
-
 
 def total_variation(planes: Tensor) -> Tensor:
     """Mean squared difference of neighbouring cells, along rows plus along columns.

@@ -1,5 +1,6 @@
 """Backend choice, and the rules of compiling and launching CPU kernels."""
 
+import importlib
 import os
 import subprocess
 import sys
@@ -8,7 +9,7 @@ import pytest
 import torch
 
 from fusedplanes.errors import BackendUnavailable, ConfigError
-from fusedplanes.kernels import sample_triplane
+from fusedplanes.kernels import dispatch, sample_triplane
 from fusedplanes.kernels.dispatch import compile_kernel, launch, resolve_backend
 
 
@@ -80,6 +81,21 @@ def test_a_kernel_without_a_place_for_its_cache_is_compiled_all_the_same():
     numbers = torch.arange(3.0)
     launch(compile_kernel("void(float32[::1])", parallel=False)(namespace["double"]), numbers)
     assert numbers.tolist() == [0.0, 2.0, 4.0]
+
+
+def test_machine_code_is_cached_until_a_source_file_changes(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    (tmp_path / "doubling_kernel.py").write_text(
+        "def double(numbers):\n    for i in range(numbers.shape[0]):\n        numbers[i] *= 2.0\n"
+    )
+    double = importlib.import_module("doubling_kernel").double
+
+    def compilations() -> int:
+        return sum(compile_kernel("void(float32[::1])", parallel=False)(double).stats.cache_misses.values())
+
+    assert [compilations(), compilations()] == [1, 0]
+    monkeypatch.setattr(dispatch, "_source_stamp", lambda: "another file of the package was edited")
+    assert [compilations(), compilations()] == [1, 0]
 
 
 def test_launching_puts_back_the_number_of_numba_threads(threads):
