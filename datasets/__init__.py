@@ -11,8 +11,9 @@ Each name is imported when it is first used: loading a data set needs neither nu
 from importlib import import_module
 
 _HOMES = {
-    "FolderDataset": "fusedplanes.datasets.layout",
-    "load": "fusedplanes.datasets.layout",
+    "check": "fusedplanes.datasets.check_folder",
+    "FolderDataset": "fusedplanes.datasets.folder",
+    "load": "fusedplanes.datasets.folder",
     "MakeReport": "fusedplanes.datasets.make",
     "make_class": "fusedplanes.datasets.make",
     "from_meshes": "fusedplanes.datasets.make",

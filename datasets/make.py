@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import multiprocessing
 import os
 import shutil
@@ -10,7 +9,6 @@ import signal
 import sys
 import threading
 import time
-import unicodedata
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
@@ -25,7 +23,8 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
 from fusedplanes.cameras import Cameras
-from fusedplanes.datasets import camera_rigs, layout, procedural, rasterize, ray_cast
+from fusedplanes.datasets import camera_rigs, frames, layout, procedural, rasterize, ray_cast
+from fusedplanes.datasets.ids import unique_ids
 from fusedplanes.datasets.mesh_files import SUFFIXES, UP_AXES, load_mesh
 from fusedplanes.datasets.shading import check_options
 from fusedplanes.datasets.textured_mesh import TexturedMesh
@@ -255,10 +254,10 @@ def _rendering(views: int | None, size: int, cameras: str, lighting: str, sample
         views = camera_rigs.PAPER_VIEWS if cameras == "paper" else 50
     camera_rigs.rig(cameras, views, size)
     check_options(lighting, samples)
-    if size > layout.SIDE_LIMIT:
-        raise ConfigError(f"size {size}: images have at most {layout.SIDE_LIMIT} pixels per side")
-    if views * size * size * 16 > layout.OBJECT_BYTES_LIMIT:
-        limit = layout.OBJECT_BYTES_LIMIT >> 30
+    if size > frames.SIDE_LIMIT:
+        raise ConfigError(f"size {size}: images have at most {frames.SIDE_LIMIT} pixels per side")
+    if views * size * size * 16 > frames.OBJECT_BYTES_LIMIT:
+        limit = frames.OBJECT_BYTES_LIMIT >> 30
         raise ConfigError(f"{views} views of {size} pixels exceed {limit} GiB per object; lower --views or --size")
     return _Rendering(views, size, cameras, lighting, samples, depth)
 
@@ -283,45 +282,6 @@ def find_meshes(folder: Path) -> list[str]:
     if not found:
         raise DataError(f"{folder}: no mesh files found; expected {', '.join(UP_AXES)} here or in sub-folders")
     return sorted(found)
-
-
-def unique_ids(names: list[str]) -> dict[str, str]:
-    """One id per relative path: its parts joined by underscores, and a hash of the path where two would be equal.
-
-    Example:
-        >>> unique_ids(["a/model.obj", "b/model.obj"])
-        {'a/model.obj': 'a_model', 'b/model.obj': 'b_model'}
-    """
-    plain = {name: _plain_name(name) for name in names}
-    owners: dict[str, int] = {}
-    for item in plain.values():
-        owners[item.casefold()] = owners.get(item.casefold(), 0) + 1
-    return {
-        name: item if owners[item.casefold()] == 1 and _fits(item) else f"{_shorten(item)}-{_digest(name)}"
-        for name, item in plain.items()
-    }
-
-
-def _plain_name(name: str) -> str:
-    path = unicodedata.normalize("NFC", os.fsencode(name).decode(errors="replace"))
-    stem = path.rsplit(".", 1)[0]
-    kept = "".join(letter if letter.isalnum() or letter in "-_.+" else "_" for letter in stem)
-    return kept.strip(".-") or "object"
-
-
-_ID_BYTES = 120
-
-
-def _fits(item: str) -> bool:
-    return len(item.encode()) <= _ID_BYTES
-
-
-def _shorten(item: str) -> str:
-    return item.encode()[-_ID_BYTES:].decode(errors="ignore").strip(".-")
-
-
-def _digest(name: str) -> str:
-    return hashlib.sha256(os.fsencode(name)).hexdigest()[:10]
 
 
 def asset_folder(path: Path, collection: Path) -> Path:
@@ -430,7 +390,7 @@ def _make(
                 layout.DatasetHeader(
                     tuple(ids),
                     rendering.size,
-                    {name: splits.count(name) for name in layout.SPLITS},
+                    {name: splits.count(name) for name in frames.SPLITS},
                     licence,
                     made_with,
                     tuple(failed),

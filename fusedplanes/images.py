@@ -52,6 +52,25 @@ def load(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> Tensor:
     return torch.from_numpy(pixels)
 
 
+def size_of(path: str | Path) -> tuple[int, int]:
+    """Width and height in pixels that `load` would give; only the header is read.
+
+    Raises:
+        DataError: missing, or not an image.
+    """
+    from PIL import Image
+
+    path = Path(path)
+    try:
+        with warnings.catch_warnings(action="ignore"), Image.open(path) as image:
+            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+            return (image.height, image.width) if turned else (image.width, image.height)
+    except FileNotFoundError as error:
+        raise DataError(f"{path}: no such image file") from error
+    except Exception as error:  # a decoder may raise anything on damaged bytes
+        raise DataError(f"{path}: not an image in a known format; convert it to PNG or JPEG") from error
+
+
 def _to_float(image) -> np.ndarray:
     if image.mode.startswith("I") or image.mode == "F":
         values = np.asarray(image).astype(np.float32)

@@ -137,22 +137,18 @@ def _tell(report, options: RenderingOptions) -> None:
 
 def _check(arguments: list[str]) -> None:
     options = parse(Check, arguments, "data check")
-    from fusedplanes.datasets import load
+    from fusedplanes.datasets import check
 
-    dataset = load(options.path)
-    problems, views = [], 0
-    for item in dataset.ids:
-        try:
-            views += len(dataset[item].split)
-        except DataError as error:
-            problems.append({"object": item, "problem": str(error)})
+    report = check(options.path)
     if options.json:
-        print(json.dumps({"objects": len(dataset), "views": views, "problems": problems}))
-    elif problems:
-        for problem in problems:
-            print(problem["problem"])
+        print(json.dumps(asdict(report)))
+    elif report.problems:
+        for problem in report.problems:
+            print(problem.problem)
     elif not options.quiet:
-        print(f"{options.path}: {len(dataset)} objects, {views} views of {dataset.size} pixels, nothing is wrong")
-    if problems:
-        counts = f"{len(problems)} of {len(dataset)} objects are damaged"
-        raise DataError(f"{options.path}: {counts}; delete their folders and make them again")
+        count = f"{report.objects} objects, {report.views} views of {report.size} pixels"
+        kind = "" if report.layout == "fusedplanes" else f" (layout {report.layout})"
+        print(f"{options.path}: {count}, nothing is wrong{kind}")
+    if report.problems:
+        damaged = len({problem.object for problem in report.problems})
+        raise DataError(f"{options.path}: {damaged} of {report.objects} objects have problems; see the list above")

@@ -19,6 +19,8 @@ class Evaluate(ComputeOptions):
     """Run folder."""
     data: Path | None = None
     """Data set; the one the run was trained on if not given."""
+    size: int = 0
+    """Resample the images of --data to this many pixels along the longer side; 0 keeps them."""
     objects: int = 0
     """Evaluate only the first so many objects; 0 takes all."""
 
@@ -31,7 +33,8 @@ def main(arguments: list[str]) -> None:
     from fusedplanes.planes.run import data_folder
 
     model = load(options.run, device=choose_device(options.device))
-    dataset = datasets.load(options.data or data_folder(options.run))
+    trained_on, size = data_folder(options.run) if options.data is None else (options.data, options.size or None)
+    dataset = datasets.load(trained_on, size=size)
     result = evaluate(model, dataset, objects=options.objects or None)
     if options.json:
         print(json.dumps(result.to_json()))

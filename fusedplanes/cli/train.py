@@ -17,13 +17,15 @@ class Train(ComputeOptions):
     """Train a class of objects: shared parts, and one small record per object."""
 
     data: Positional[Path]
-    """Data set folder, as `fusedplanes data` makes it."""
+    """Data set folder: as `fusedplanes data` makes it, or of nerfstudio, NeRF-synthetic or SRN objects."""
     out: Path | None = None
     """Run folder; runs/<name of the data set> if not given."""
     method: Literal["fused-planes", "ulw", "tri-planes"] = "fused-planes"
     """fused-planes; ulw: no micro planes, an object is its mix of base planes; tri-planes: independent RGB planes."""
     preset: Literal["tiny", "small", "paper"] = "small"
     """tiny: seconds, for tests; small: two CPU cores; paper: published sizes."""
+    size: int = 0
+    """Resample the images to this many pixels along the longer side; 0 keeps them."""
     minutes: float = 0.0
     """Shorten or lengthen every phase so that training takes about so long; 0 keeps the preset's steps."""
     downscale: Literal[0, 2, 4, 8] = 0
@@ -46,7 +48,7 @@ def main(arguments: list[str]) -> None:
     from fusedplanes.planes.config import preset, with_downscale
     from fusedplanes.planes.run import make_plan, train
 
-    dataset = datasets.load(options.data)
+    dataset = datasets.load(options.data, size=options.size or None)
     config = preset(options.preset, options.method)
     config = replace(config, training=replace(config.training, seed=options.seed))
     if options.downscale:

@@ -122,7 +122,11 @@ def train(
             shutil.rmtree(out)
         out.mkdir(parents=True, exist_ok=True)
         data = getattr(dataset, "path", None)
-        extra = {"data": None if data is None else str(Path(data).resolve()), "image_size": list(views.size)}
+        extra = {
+            "data": None if data is None else str(Path(data).resolve()),
+            "resampled": getattr(dataset, "resampled", None),
+            "image_size": list(views.size),
+        }
         write_json(
             out / "config.json", {"format": FORMAT, "format_version": FORMAT_VERSION, **to_json(config), **extra}
         )
@@ -309,16 +313,17 @@ def read_config(run: str | Path) -> RunConfig:
     return from_json({name: value[name] for name in fields if name in value})
 
 
-def data_folder(run: str | Path) -> Path:
-    """The data set a run was trained on.
+def data_folder(run: str | Path) -> tuple[Path, int | None]:
+    """The data set a run was trained on, and the size its images were resampled to (None: not at all).
 
     Raises:
         ConfigError: it was not trained from a folder.
     """
-    value = _config_file(run).get("data")
-    if not isinstance(value, str):
+    value = _config_file(run)
+    path, size = value.get("data"), value.get("resampled")
+    if not isinstance(path, str):
         raise ConfigError(f"{run}: does not name its data set; give it with --data")
-    return Path(value)
+    return Path(path), size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def image_size(run: str | Path) -> int:

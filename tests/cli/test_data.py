@@ -56,15 +56,15 @@ def test_check_names_what_is_wrong(tmp_path, capsys):
     assert capsys.readouterr().out == f"{out}: 2 objects, 12 views of 16 pixels, nothing is wrong\n"
     picture = out / "cars_00001/images/004.png"
     picture.write_bytes(picture.read_bytes()[:50])
-    with pytest.raises(DataError, match="1 of 2 objects are damaged"):
+    with pytest.raises(DataError, match="1 of 2 objects have problems"):
         data.main(["check", str(out)])
     assert str(picture) in capsys.readouterr().out
-    with pytest.raises(DataError, match="1 of 2 objects are damaged"):
+    with pytest.raises(DataError, match="1 of 2 objects have problems"):
         data.main(["check", str(out), "--json"])
     report = json.loads(capsys.readouterr().out)
-    assert (report["objects"], report["views"]) == (2, 6)
+    assert (report["objects"], report["views"]) == (2, 11)
     assert report["problems"][0]["object"] == "cars_00001"
-    with pytest.raises(DataError, match="no data set here"):
+    with pytest.raises(DataError, match="no such folder"):
         data.main(["check", str(tmp_path / "gone")])
 
 

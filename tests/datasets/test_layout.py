@@ -116,9 +116,9 @@ def test_what_an_interrupted_run_left_is_removed(folder):
 
 
 def test_no_data_set(tmp_path):
-    with pytest.raises(DataError, match=r"no data set here \(dataset.json is missing\)"):
+    with pytest.raises(DataError, match=r"neither dataset\.json nor objects of a layout"):
         datasets.load(tmp_path)
-    with pytest.raises(DataError, match="no data set here"):
+    with pytest.raises(DataError, match="gone: no such folder"):
         datasets.load(tmp_path / "gone")
 
 
@@ -182,7 +182,7 @@ def pose_of(transforms):
         (lambda t: t.update(camera_model="OPENCV_FISHEYE"), "OPENCV_FISHEYE"),
         (lambda t: frame_of(t).pop("transform_matrix"), "frame 1: transform_matrix is no 4x4"),
         (lambda t: pose_of(t)[0].__setitem__(0, float("nan")), "frame 1: transform_matrix is no 4x4"),
-        (lambda t: pose_of(t)[0].__setitem__(0, "1"), "frame 1: transform_matrix is no rotation"),
+        (lambda t: pose_of(t)[0].__setitem__(0, "1"), "frame 1: the pose is no rotation"),
         (lambda t: pose_of(t)[0].__setitem__(0, "one"), "frame 1: transform_matrix is no 4x4"),
         (lambda t: pose_of(t).pop(), "frame 1: transform_matrix is no 4x4"),
         (lambda t: pose_of(t)[3].__setitem__(3, 2.0), "frame 1: transform_matrix is no 4x4"),

@@ -13,6 +13,7 @@ import torch
 
 from fusedplanes import datasets
 from fusedplanes.datasets import from_meshes, layout, make, make_class
+from fusedplanes.datasets.ids import is_flat_name, unique_ids
 from fusedplanes.errors import ConfigError, DataError
 
 SMALL = {"views": 6, "size": 16, "samples": 2, "quiet": True}
@@ -34,8 +35,8 @@ def test_a_class_is_made_and_loaded(tmp_path):
     assert report.seconds > 0
     dataset = datasets.load(tmp_path / "cars")
     assert dataset.ids == report.made
-    assert dataset.header.split == {"train": 5, "test": 1}
-    assert dataset.header.complete
+    assert layout.read_header(dataset.path).split == {"train": 5, "test": 1}
+    assert layout.read_header(dataset.path).complete
     item = dataset[0]
     assert item.images.shape == (6, 16, 16, 4)
     assert 0.02 < item.alpha.mean() < 0.6
@@ -194,7 +195,9 @@ def test_a_folder_of_meshes_is_made_and_a_broken_one_reported(tmp_path, collecti
     dataset = datasets.load(tmp_path / "out")
     assert dataset.ids == report.made
     assert dataset.licence == "CC0-1.0"
-    assert dataset.header.failed == ({"source": "a/broken.GLB", "reason": "the file is cut off in its header"},)
+    assert layout.read_header(dataset.path).failed == (
+        {"source": "a/broken.GLB", "reason": "the file is cut off in its header"},
+    )
     # The way back to the file's coordinates is kept: the quad's corner (1, 1, 0) is at the upper right.
     item = dataset["a_model_normalized"]
     corner = item.world_from_source @ torch.tensor([1.0, 1, 0, 1]).double()
@@ -222,7 +225,7 @@ def test_an_interrupted_run_goes_on_where_it_stopped(tmp_path, collection, monke
     (out / ".partial-b_model_normalized/images").mkdir(parents=True)
     partly = datasets.load(out)
     assert partly.ids == ("a_model_normalized",)
-    assert not partly.header.complete
+    assert not layout.read_header(partly.path).complete
     monkeypatch.undo()
     report = from_meshes(collection, out, **SMALL)
     assert (report.made, report.skipped) == (("b_model_normalized", "c"), ("a_model_normalized",))
@@ -330,16 +333,16 @@ def test_ids_are_plain_and_unique():
         "a\x1b[31m.glb",
         "bad\udcff.glb",
     ]
-    ids = make.unique_ids(names)
+    ids = unique_ids(names)
     assert list(ids) == names
     assert len({item.casefold() for item in ids.values()}) == len(names)
-    assert all(layout.is_flat_name(item) for item in ids.values())
+    assert all(is_flat_name(item) for item in ids.values())
     assert all(item.isprintable() for item in ids.values())
     assert ids["car one (new).glb"] == "car_one__new_"
     assert ids["Müller/größe.ply"] == "Müller_größe"
     assert ids["a/b.glb"].startswith("a_b-")
     # An id does not depend on what else there is, unless it would be the same.
-    assert make.unique_ids(names[3:])["Müller/größe.ply"] == "Müller_größe"
+    assert unique_ids(names[3:])["Müller/größe.ply"] == "Müller_größe"
 
 
 # Worker processes ---------------------------------------------------------------------------------------------------
