@@ -40,8 +40,10 @@ def rig(name: str, views: int, size: int) -> Cameras:
     """
     if name not in RADII:
         raise ConfigError(f"cameras '{name}': choose one of {', '.join(RADII)}")
-    if views < 1 or size < 1:
-        raise ConfigError(f"{views} views of {size} pixels: both must be at least 1")
+    if views < 1:
+        raise ConfigError(f"views {views}: at least 1 is needed")
+    if size < 1:
+        raise ConfigError(f"size {size}: images have at least 1 pixel per side")
     step = (torch.arange(views, dtype=torch.float64) + 0.5) / views
     height = 1 - 2 * step if name == "sphere" else 1 - step
     azimuth = torch.arange(views, dtype=torch.float64) * (math.pi * (3 - math.sqrt(5)))

@@ -18,6 +18,7 @@ from torch import Tensor
 from fusedplanes import images as image_files
 from fusedplanes.cameras import Cameras
 from fusedplanes.errors import DataError
+from fusedplanes.files import check_readable
 from fusedplanes.multiview import MultiViewObject
 
 SIDE_LIMIT = 8192
@@ -189,6 +190,7 @@ def _with_alpha(picture: Tensor) -> Tensor:
 
 
 def _depth(file: Path, width: int, height: int, target: tuple[int, int]) -> np.ndarray:
+    check_readable(file)
     try:
         with zipfile.ZipFile(file) as archive:
             declared = sum(entry.file_size for entry in archive.infolist())
@@ -196,8 +198,6 @@ def _depth(file: Path, width: int, height: int, target: tuple[int, int]) -> np.n
             raise DataError(f"{file}: {declared} bytes unpacked; expected one depth map of {width}x{height}")
         with np.load(file, allow_pickle=False) as arrays:
             depth = arrays["depth"]
-    except FileNotFoundError as error:
-        raise DataError(f"{file}: no such file") from error
     except DataError:
         raise
     except Exception as error:  # zip and npy readers raise many types on damaged bytes

@@ -91,6 +91,8 @@ def _open(data: bytes) -> tuple[dict, bytes | None]:
             position += 8 + size
         if text is None:
             raise DataError("the file has no JSON chunk")
+    if not text.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"{"):
+        raise DataError("it is neither binary glTF nor JSON")
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as error:
@@ -128,7 +130,7 @@ class _Reader:
             raise DataError(f"{len(nodes)} nodes exceed the limit of {_NODES_LIMIT}")
         scenes = document.get("scenes", [])
         if scenes:
-            roots = scenes[document.get("scene", 0)].get("nodes", [])
+            roots = self._entry("scenes", document.get("scene", 0)).get("nodes", [])
         else:
             children = {child for node in nodes for child in node.get("children", [])}
             roots = [index for index in range(len(nodes)) if index not in children]
@@ -136,13 +138,13 @@ class _Reader:
         pending = [(root, np.eye(4)) for root in reversed(roots)]
         while pending:
             index, parent = pending.pop()
-            if index in visited or not 0 <= index < len(nodes):
-                raise DataError(f"node {index} of the scene is reached twice or does not exist")
+            node = self._entry("nodes", index)
+            if index in visited:
+                raise DataError(f"node {index} of the scene is reached twice")
             visited.add(index)
-            node = nodes[index]
             source_from_node = parent @ _node_matrix(node)
             if "mesh" in node:
-                for primitive in document["meshes"][node["mesh"]]["primitives"]:
+                for primitive in self._entry("meshes", node["mesh"])["primitives"]:
                     part = self._part(primitive, source_from_node)
                     if part is not None:
                         faces += len(part.faces)
@@ -152,17 +154,30 @@ class _Reader:
             pending += [(child, source_from_node) for child in reversed(node.get("children", []))]
         return parts
 
+    def _entry(self, kind: str, index: int) -> dict:
+        """What a reference means. Every one is followed here: Python would count a negative one from the end."""
+        entries = self._document.get(kind, [])
+        if not isinstance(entries, list):
+            raise DataError(f"it is not valid glTF: its {kind} are no list")
+        if not isinstance(index, int) or isinstance(index, bool) or not 0 <= index < len(entries):
+            raise DataError(
+                f"it is not valid glTF: entry {str(index)[:20]} of {kind} does not exist; there are {len(entries)}"
+            )
+        if not isinstance(entries[index], dict):
+            raise DataError(f"it is not valid glTF: entry {index} of {kind} is no object")
+        return entries[index]
+
     def _part(self, primitive: dict, source_from_node: np.ndarray) -> MeshPart | None:
         mode = primitive.get("mode", _TRIANGLES)
         attributes = primitive["attributes"]
         if mode not in (_TRIANGLES, _STRIP, _FAN) or "POSITION" not in attributes:
             return None
         if "KHR_draco_mesh_compression" in primitive.get("extensions", {}):
-            accessor = self._document["accessors"][attributes["POSITION"]]
+            accessor = self._entry("accessors", attributes["POSITION"])
             if "bufferView" not in accessor:
                 raise DataError(_REMEDIES["KHR_draco_mesh_compression"])
         # Many primitives may share one accessor, and each gets its own copy.
-        self._vertices += self._document["accessors"][attributes["POSITION"]]["count"]
+        self._vertices += self._entry("accessors", attributes["POSITION"])["count"]
         if self._vertices > 3 * FACES_LIMIT:
             raise DataError(f"more than {3 * FACES_LIMIT} vertices; simplify the mesh first")
         positions = self._accessor(attributes["POSITION"], 3)
@@ -212,8 +227,8 @@ class _Reader:
     # Numbers -------------------------------------------------------------------------------------------------------
 
     def _buffer(self, index: int) -> bytes:
+        buffer = self._entry("buffers", index)
         if index not in self._buffers:
-            buffer = self._document["buffers"][index]
             uri = buffer.get("uri")
             if uri is None:
                 if self._binary is None or index != 0:
@@ -235,7 +250,7 @@ class _Reader:
             raise DataError(f"a data URI is damaged ({error})") from error
 
     def _view(self, index: int) -> tuple[memoryview, int | None]:
-        view = self._document["bufferViews"][index]
+        view = self._entry("bufferViews", index)
         if "EXT_meshopt_compression" in view.get("extensions", {}):
             raise DataError(_REMEDIES["EXT_meshopt_compression"])
         buffer = self._buffer(view["buffer"])
@@ -257,7 +272,7 @@ class _Reader:
 
     def _accessor(self, index: int, width: int | None, *, indices: bool = False) -> np.ndarray:
         """An accessor's values ``[count, width]``: float64, or integers for indices."""
-        accessor = self._document["accessors"][index]
+        accessor = self._entry("accessors", index)
         kind, count = _COMPONENTS[accessor["componentType"]], accessor["count"]
         found = _WIDTHS[accessor["type"]]
         if width not in (None, found) or (width is None and found not in (3, 4)):
@@ -290,8 +305,9 @@ class _Reader:
 
     def _material(self, index: int | None) -> tuple[Material, np.ndarray, int]:
         """A material, the matrix for its texture coordinates, and their set."""
+        material = {} if index is None else self._entry("materials", index)
         if index not in self._materials:
-            self._materials[index] = self._read_material({} if index is None else self._document["materials"][index])
+            self._materials[index] = self._read_material(material)
         return self._materials[index]
 
     def _read_material(self, material: dict) -> tuple[Material, np.ndarray, int]:
@@ -323,13 +339,15 @@ class _Reader:
         return Material(base, texture), transform, int(uv_set)
 
     def _texture(self, index: int) -> np.ndarray | None:
-        texture = self._document["textures"][index]
+        texture = self._entry("textures", index)
         source = texture.get("extensions", {}).get("EXT_texture_webp", {}).get("source", texture.get("source"))
         if source is None:
             self._folder.warn(f"texture {index} is in a format that is not read; the base colour stands in")
             return None
+        image = self._entry("images", source)
         if source not in self._textures:
-            image = self._document["images"][source]
+            if "uri" not in image:
+                self._entry("bufferViews", image["bufferView"])  # a wrong reference is no missing texture
             try:
                 if "uri" in image:
                     data = self._resolve(image["uri"])

@@ -9,7 +9,9 @@ import unicodedata
 
 def is_flat_name(name: str) -> bool:
     """Whether a name can be a folder of a data set: one visible path component on every system."""
-    return 0 < len(name.encode(errors="replace")) <= 200 and name[0] != "." and not set(name) & set("/\\:\0")
+    forbidden = set("/\\:\0")
+    plain = all(letter.isprintable() and letter not in forbidden for letter in name)
+    return plain and 0 < len(name.encode()) <= 200 and name[0] != "."
 
 
 def unique_ids(names: list[str]) -> dict[str, str]:

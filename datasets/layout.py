@@ -223,6 +223,7 @@ def _similarity(path: Path, value: dict) -> np.ndarray:
             square = linear @ linear.T
             scale = np.trace(square) / 3
             similar = 0 < scale < math.inf and np.allclose(square / scale, np.eye(3), atol=1e-3)
-        if similar:
+        # Exports undo it in float32, in which neither it nor its inverse may vanish or overflow.
+        if similar and 1e-30 < scale < 1e30 and np.abs(found[:3, 3]).max() < 1e30:
             return found
-    raise DataError(f"{path}: world_from_source is no 4x4 rotation, uniform scale and shift")
+    raise DataError(f"{path}: world_from_source is no 4x4 rotation, uniform scale and shift (1e-15 to 1e15 large)")

@@ -12,7 +12,7 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Protocol
@@ -245,13 +245,27 @@ def from_meshes(
     report = _make(sources, Path(out), rendering, made_with, licence, workers, overwrite, quiet)
     if not report.made and not report.skipped:
         first = report.failed[0]
-        raise DataError(f"{folder}: none of {len(names)} mesh files could be made; the first: {first.reason}")
+        _remove_if_empty(Path(out))
+        raise DataError(
+            f"{folder}: none of {len(names)} mesh files could be made; the first, {first.source}: {first.reason}"
+        )
     return report
+
+
+def _remove_if_empty(out: Path) -> None:
+    """Leave nothing of a data set that came to nothing."""
+    if layout.read_header(out).ids:
+        return
+    (out / "dataset.json").unlink()
+    with suppress(OSError):
+        out.rmdir()
 
 
 def _rendering(views: int | None, size: int, cameras: str, lighting: str, samples: int, depth: bool) -> _Rendering:
     if views is None:
         views = camera_rigs.PAPER_VIEWS if cameras == "paper" else 50
+    if views < 2:
+        raise ConfigError(f"views {views}: at least 2 are needed, one to train on and one to hold out")
     camera_rigs.rig(cameras, views, size)
     check_options(lighting, samples)
     if size > frames.SIDE_LIMIT:
@@ -271,8 +285,10 @@ def find_meshes(folder: Path) -> list[str]:
     Raises:
         DataError: no such folder, or it has no mesh file.
     """
+    if folder.is_file():
+        raise DataError(f"{folder}: is a file; name the folder it lies in")
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder")
+        raise DataError(f"{folder}: no such folder; name one that holds {', '.join(UP_AXES)} files")
     found = []
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
@@ -431,7 +447,7 @@ def _sole_writer(out: Path) -> Iterator[None]:
     try:
         out.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise DataError(f"{out}: the folder cannot be made ({error.strerror})") from error
+        raise DataError(f"{out}: the folder cannot be made ({error.strerror}); choose another --out") from error
     if sys.platform == "win32":
         yield
         return
@@ -453,7 +469,7 @@ def _earlier_ids(out: Path, made_with: dict, overwrite: bool) -> tuple[str, ...]
     if not (out / "dataset.json").is_file():
         foreign = next((path.name for path in sorted(out.iterdir()) if not path.name.startswith(".")), None)
         if foreign is not None:
-            raise DataError(f"{out}: holds '{foreign}' and is no data set; choose an empty folder")
+            raise DataError(f"{out}: holds '{foreign}' and is no data set: it is not touched, choose an empty folder")
         return ()
     header = layout.read_header(out)
     if overwrite:

@@ -86,8 +86,9 @@ class _References(Resolver):
         name = texture_name(key) if key.strip().startswith("-") else key.strip()
         try:
             data = self._folder.read(name)
-            if not name.lower().endswith(".mtl"):
-                self.textures[key] = decode_texture(data, shortened(name))
+            if name.lower().endswith(".mtl"):
+                return _utf8(data)
+            self.textures[key] = decode_texture(data, shortened(name))
             return data
         except DataError as error:
             self._folder.warn(f"{error}; a plain colour stands in")
@@ -100,7 +101,7 @@ class _References(Resolver):
         raise KeyError(namespace)
 
     def write(self, name: str, data) -> None:
-        raise NotImplementedError("a mesh file is only read")
+        raise DataError(f"{shortened(name)}: a mesh file is only read, nothing is written beside it")
 
 
 def texture_name(line: str) -> str:
@@ -134,6 +135,10 @@ def _read_with_trimesh(path: Path, suffix: str, folder: AssetFolder) -> list[Mes
     data = read_capped(path, path.name)
     if not data.strip():
         raise DataError("the file is empty")
+    if suffix == ".obj":
+        data = _utf8(data)
+    elif not _is_binary_stl(data):
+        data = _utf8(_ascii_stl(data))
     references = _References(folder)
     load = {".obj": load_obj, ".stl": load_stl}[suffix]
     try:
@@ -146,6 +151,34 @@ def _read_with_trimesh(path: Path, suffix: str, folder: AssetFolder) -> list[Mes
         raise
     except Exception as error:  # trimesh's readers raise many types on damaged files
         raise DataError(f"it is damaged ({type(error).__name__}: {shortened(str(error))})") from error
+
+
+def _utf8(text: bytes) -> bytes:
+    """Text in UTF-8; what is in another encoding is taken for Latin-1, for trimesh's guess needs one more package."""
+    try:
+        text.decode("utf-8")
+    except UnicodeDecodeError:
+        return text.decode("latin-1").encode("utf-8")
+    return text
+
+
+def _is_binary_stl(data: bytes) -> bool:
+    return len(data) >= 84 and len(data) == 84 + 50 * int.from_bytes(data[80:84], "little")
+
+
+def _ascii_stl(data: bytes) -> bytes:
+    """The file if it is ASCII STL, else what is wrong with it as either kind."""
+    if data.lstrip()[:5].lower() == b"solid" and b"endsolid" in data.lower():
+        return data
+    if data.lstrip()[:5].lower() == b"solid" and b"facet" in data.lower():
+        raise DataError("it is an ASCII STL that is cut off: endsolid is missing")
+    if len(data) < 84:
+        raise DataError(f"it is neither binary nor ASCII STL: {len(data)} bytes without 'solid'")
+    count = int.from_bytes(data[80:84], "little")
+    raise DataError(
+        f"it is neither binary nor ASCII STL: its header claims {count} faces, which take {84 + 50 * count} bytes, "
+        f"but there are {len(data)}; export it again"
+    )
 
 
 def _part(geometry: dict, references: _References) -> MeshPart:

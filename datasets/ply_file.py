@@ -6,6 +6,7 @@ files, and because counts in a hostile header are checked against the bytes that
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -68,16 +69,16 @@ def _texture(name: str | None, folder: AssetFolder) -> np.ndarray | None:
 
 
 def _part(vertex: dict, face: dict, polygons: _Lists, texture: np.ndarray | None) -> MeshPart:
-    vertices = np.stack([vertex[axis].astype(np.float64) for axis in "xyz"], -1)
+    vertices = _columns(vertex, "xyz")
     triangles, owner, corner = polygons.fans()
     wrong = triangles[(triangles < 0) | (triangles >= len(vertices))]
     if len(wrong):
         raise DataError(f"a face names vertex {wrong[0]} of {len(vertices)}")
-    normals = np.stack([vertex[axis] for axis in ("nx", "ny", "nz")], -1) if "nx" in vertex else None
+    normals = _columns(vertex, ("nx", "ny", "nz")) if "nx" in vertex else None
     colors, uv = _colors(vertex), None
     for names in _COORDINATES:
         if all(name in vertex for name in names):
-            uv = np.stack([vertex[name].astype(np.float64) for name in names], -1)
+            uv = _columns(vertex, names)
             break
     face_colors, wedges = _colors(face), face.get("texcoord")
     if isinstance(wedges, _Lists) or (face_colors is not None and colors is None):
@@ -95,6 +96,19 @@ def _part(vertex: dict, face: dict, polygons: _Lists, texture: np.ndarray | None
         triangles = np.arange(len(flat)).reshape(-1, 3)
     plain = PLAIN_GREY if colors is None and texture is None else np.ones(4, np.float32)
     return MeshPart(vertices, triangles, Material(plain, texture if uv is not None else None), normals, uv, colors)
+
+
+def _columns(table: dict, names: Iterable[str]) -> np.ndarray:
+    """``[N, len(names)]`` float64 from properties that stand for one thing and need each other."""
+    columns = []
+    for name in names:
+        if not isinstance(table.get(name), np.ndarray):
+            fault = "is a list" if name in table else "is missing"
+            raise DataError(
+                f"its property {name} {fault}; expected one number per vertex in each of {', '.join(names)}"
+            )
+        columns.append(table[name].astype(np.float64))
+    return np.stack(columns, -1)
 
 
 def _colors(table: dict) -> np.ndarray | None:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from fusedplanes.datasets.frames import Frame, Report, spread_split
-from fusedplanes.datasets.transforms_json import IMAGE_SUFFIXES, check_rigid, matrix
+from fusedplanes.datasets.frames import SIDE_LIMIT, Frame, Report, spread_split
+from fusedplanes.datasets.transforms_json import FOCAL_LEAST, IMAGE_SUFFIXES, check_pixels, check_rigid, matrix
 from fusedplanes.errors import DataError
 
 _TEXT_LIMIT = 1 << 16
@@ -70,7 +70,11 @@ def _read_intrinsics(path: Path) -> tuple[np.ndarray, tuple[int, int]]:
     if len(rows) < 2 or len(rows[0]) < 3 or len(rows[-1]) != 2 or not np.isfinite(rows[0] + rows[-1]).all():
         raise DataError(f"{path}: expected 'focal cx cy 0' in the first line and 'height width' in the last")
     (focal, center_x, center_y), (height, width) = rows[0][:3], rows[-1]
-    if focal <= 0 or height < 1 or width < 1 or height != int(height) or width != int(width):
-        raise DataError(f"{path}: focal {focal:g}, height {height:g} and width {width:g} must be positive")
+    check_pixels(path, "focal", focal, least=FOCAL_LEAST)
+    check_pixels(path, "cx", center_x)
+    check_pixels(path, "cy", center_y)
+    for name, side in (("height", height), ("width", width)):
+        if not 1 <= side <= SIDE_LIMIT or side != int(side):
+            raise DataError(f"{path}: {name} is {side:g}; expected a whole number of pixels, 1 to {SIDE_LIMIT}")
     matrix_in_pixels = np.array([[focal, 0.0, center_x], [0.0, focal, center_y], [0.0, 0.0, 1.0]])
     return matrix_in_pixels, (int(width), int(height))

@@ -17,6 +17,12 @@ from fusedplanes.datasets.frames import Frame, Report, check_memory, file_inside
 from fusedplanes.errors import DataError
 from fusedplanes.files import read_json
 
+FOCAL_LEAST, PIXELS_LIMIT = 1e-3, 1e7
+"""Bounds of focal lengths and of principal points in pixels; beyond them float32 holds no camera worth reading."""
+
+POSITION_LIMIT = 1e6
+"""How far from the origin a camera may stand, in the source's units."""
+
 IMAGE_SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".tif", ".tiff")
 
 
@@ -97,10 +103,12 @@ def _intrinsics(path: Path, entry: dict, width: int, height: int) -> np.ndarray:
     else:
         focal_x = _focal(path, entry, "camera_angle_x", width)
         focal_y = _focal(path, entry, "camera_angle_y", height) if "camera_angle_y" in entry else focal_x
-    if focal_x <= 0 or focal_y <= 0:
-        raise DataError(f"{path}: fl_x {focal_x} and fl_y {focal_y} must be positive (pixels)")
+    check_pixels(path, "fl_x", focal_x, least=FOCAL_LEAST)
+    check_pixels(path, "fl_y", focal_y, least=FOCAL_LEAST)
     center_x = number(path, entry, "cx") if "cx" in entry else width / 2
     center_y = number(path, entry, "cy") if "cy" in entry else height / 2
+    check_pixels(path, "cx", center_x)
+    check_pixels(path, "cy", center_y)
     return np.array([[focal_x, 0.0, center_x], [0.0, focal_y, center_y], [0.0, 0.0, 1.0]])
 
 
@@ -108,7 +116,9 @@ def _focal(path: Path, entry: dict, name: str, side: int) -> float:
     angle = number(path, entry, name)
     if not 0 < angle < math.pi:
         raise DataError(f"{path}: {name} is {angle}; expected radians between 0 and pi")
-    return side / 2 / math.tan(angle / 2)
+    focal = side / 2 / math.tan(angle / 2)
+    check_pixels(path, f"the focal length by {name} {angle}", focal, least=FOCAL_LEAST)
+    return focal
 
 
 def _splits(path: Path, value: dict, entries: list[dict]) -> list[str]:
@@ -169,6 +179,16 @@ def number(path: Path, value: dict, name: str, *, whole: bool = False) -> float 
     raise DataError(f"{path}: {name} is {shown(found)}; expected {kind}")
 
 
+def check_pixels(path: Path, name: str, value: float, *, least: float = -PIXELS_LIMIT) -> None:
+    """Refuse a focal length or a coordinate of a principal point that no image has.
+
+    Raises:
+        DataError: below ``least`` or above ``PIXELS_LIMIT``.
+    """
+    if not least <= value <= PIXELS_LIMIT:
+        raise DataError(f"{path}: {name} is {value:g}; expected pixels, {least:g} to {PIXELS_LIMIT:g}")
+
+
 def matrix(value: object) -> np.ndarray | None:
     """``[4, 4]`` finite float64 with a last row of 0 0 0 1, or None."""
     try:
@@ -181,10 +201,10 @@ def matrix(value: object) -> np.ndarray | None:
 
 
 def check_rigid(where: str, pose: np.ndarray) -> None:
-    """Refuse a camera-to-world matrix ``[4, 4]`` that is not a rotation and a shift.
+    """Refuse a camera-to-world matrix ``[4, 4]`` that is not a rotation and a shift of sane size.
 
     Raises:
-        DataError: scaled, sheared or mirrored; the message begins with ``where``.
+        DataError: scaled, sheared, mirrored or too far out; the message begins with ``where``.
     """
     rotation = pose[:3, :3]
     with np.errstate(over="ignore"):
@@ -193,6 +213,12 @@ def check_rigid(where: str, pose: np.ndarray) -> None:
         raise DataError(f"{where}: the pose is no rotation (scaled or sheared)")
     if np.linalg.det(rotation) < 0:
         raise DataError(f"{where}: the pose is mirrored (its determinant is -1); flip one axis of the camera")
+    position = pose[:3, 3]
+    farthest = position[np.abs(position).argmax()]
+    if abs(farthest) > POSITION_LIMIT:
+        raise DataError(
+            f"{where}: the pose stands at {farthest:g}; expected within {POSITION_LIMIT:g}; centre or rescale the scene"
+        )
 
 
 def _pose(where: str, value: object, axes: str) -> np.ndarray:

@@ -102,7 +102,7 @@ class FieldDecoder(nn.Module):
         """Fresh parameters: uniform within one over the square root of the fan-in, as ``torch.nn.Linear``."""
 
         def uniform(*shape: int, fan_in: int) -> Tensor:
-            return (torch.rand(*shape, generator=generator) * 2 - 1) * fan_in**-0.5
+            return (torch.rand(*shape, generator=generator, dtype=torch.float32) * 2 - 1) * fan_in**-0.5
 
         return {
             "hidden_weight": uniform(hidden, channels, fan_in=channels),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import stat
 import tempfile
 from pathlib import Path
 
@@ -32,6 +33,22 @@ def write_json(path: str | Path, value: object) -> None:
     write_atomically(path, (json.dumps(value, indent=1, allow_nan=False) + "\n").encode())
 
 
+def check_readable(path: Path) -> None:
+    """Refuse what is no ordinary file: opening a pipe would wait for ever.
+
+    Raises:
+        DataError: missing, or a folder, pipe, socket or device.
+    """
+    try:
+        mode = path.stat().st_mode
+    except (FileNotFoundError, NotADirectoryError) as error:
+        raise DataError(f"{path}: no such file") from error
+    except (OSError, ValueError) as error:
+        raise DataError(f"{path}: cannot be read ({getattr(error, 'strerror', None) or error})") from error
+    if not stat.S_ISREG(mode):
+        raise DataError(f"{path}: is no ordinary file")
+
+
 def read_json(path: str | Path, *, max_bytes: int = 256 << 20) -> dict:
     """Read a JSON object.
 
@@ -39,12 +56,11 @@ def read_json(path: str | Path, *, max_bytes: int = 256 << 20) -> dict:
         DataError: the file is missing, larger than ``max_bytes``, not JSON, or not an object.
     """
     path = Path(path)
+    check_readable(path)
     try:
         if path.stat().st_size > max_bytes:
             raise DataError(f"{path}: {path.stat().st_size} bytes exceed the limit of {max_bytes}")
         value = json.loads(path.read_bytes())
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such file") from error
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not valid JSON ({error})") from error
     except OSError as error:

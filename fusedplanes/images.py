@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 
 from fusedplanes.errors import DataError
-from fusedplanes.files import write_atomically
+from fusedplanes.files import check_readable, write_atomically
 
 MAX_PIXELS = 100_000_000
 
@@ -31,6 +31,7 @@ def load(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> Tensor:
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     path = Path(path)
+    check_readable(path)
     try:
         # Pillow also warns of what it then copes with, such as EXIF data with a tag cut off.
         with warnings.catch_warnings(action="ignore"), Image.open(path) as image:
@@ -42,8 +43,6 @@ def load(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> Tensor:
             pixels = _to_float(image)
     except DataError:
         raise
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such image file") from error
     except UnidentifiedImageError as error:
         raise DataError(f"{path}: not an image in a known format; convert it to PNG or JPEG") from error
     except Exception as error:  # a decoder may raise anything on damaged bytes
@@ -61,12 +60,11 @@ def size_of(path: str | Path) -> tuple[int, int]:
     from PIL import Image
 
     path = Path(path)
+    check_readable(path)
     try:
         with warnings.catch_warnings(action="ignore"), Image.open(path) as image:
             turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
             return (image.height, image.width) if turned else (image.width, image.height)
-    except FileNotFoundError as error:
-        raise DataError(f"{path}: no such image file") from error
     except Exception as error:  # a decoder may raise anything on damaged bytes
         raise DataError(f"{path}: not an image in a known format; convert it to PNG or JPEG") from error
 

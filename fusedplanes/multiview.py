@@ -31,7 +31,7 @@ class MultiViewObject:
     cameras: Cameras
     split: tuple[str, ...]
     depth: Tensor | None = None
-    world_from_source: Tensor = field(default_factory=lambda: torch.eye(4))
+    world_from_source: Tensor = field(default_factory=lambda: torch.eye(4, dtype=torch.float32))
 
     def __post_init__(self) -> None:
         views, height, width, channels = self.images.shape

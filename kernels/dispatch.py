@@ -27,6 +27,19 @@ BACKENDS = ("reference", "cpu", "gpu")
 ENVIRONMENT_VARIABLE = "FUSEDPLANES_BACKEND"
 
 _launch_lock = threading.Lock()
+_has_launched = False
+_is_fork = False
+
+
+def _after_fork() -> None:
+    """GNU OpenMP ends a forked process that enters it, if its parent had; such a child computes in plain torch."""
+    global _launch_lock, _is_fork
+    _launch_lock = threading.Lock()
+    _is_fork = _is_fork or _has_launched
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def resolve_backend(tensor: Tensor, override: str | None = None) -> str:
@@ -49,7 +62,7 @@ def resolve_backend(tensor: Tensor, override: str | None = None) -> str:
         ('cpu', 'reference')
     """
     asked = override or os.environ.get(ENVIRONMENT_VARIABLE) or None
-    fits_cpu = tensor.device.type == "cpu" and tensor.dtype == torch.float32
+    fits_cpu = tensor.device.type == "cpu" and tensor.dtype == torch.float32 and not _is_fork
     if asked is None:
         return "cpu" if fits_cpu else "reference"
     if asked not in BACKENDS:
@@ -59,6 +72,11 @@ def resolve_backend(tensor: Tensor, override: str | None = None) -> str:
         raise BackendUnavailable(
             f"backend 'gpu' needs Triton kernels, which this version does not have; backend='reference' runs this op "
             f"on {tensor.device.type} tensors"
+        )
+    if asked == "cpu" and _is_fork:
+        raise BackendUnavailable(
+            "backend 'cpu' does not run in a process forked from one that has used it; start workers by spawn or "
+            "forkserver, or use backend='reference'"
         )
     if asked == "cpu" and not fits_cpu:
         raise BackendUnavailable(
@@ -128,6 +146,10 @@ def launch(kernel: Callable, *arguments: Tensor | tuple[int, ...] | float) -> No
     """
     import numba
 
+    global _has_launched
+    if _is_fork and kernel.targetoptions.get("parallel"):
+        raise BackendUnavailable("a forked process cannot run parallel kernels; start workers by spawn or forkserver")
+    _has_launched = True
     arrays = [argument.detach().numpy() if isinstance(argument, Tensor) else argument for argument in arguments]
     with _launch_lock:
         callers_threads = numba.get_num_threads()

@@ -62,7 +62,7 @@ def unit_samples(batch: torch.Size, count: int, seed: int | None, device: torch.
     """
     sample = torch.arange(count, device=device)
     if seed is None:
-        offset = torch.full((*batch, count), 0.5, device=device)
+        offset = torch.full((*batch, count), 0.5, device=device, dtype=torch.float32)
     else:
         ray = torch.arange(math.prod(batch), device=device).view(*batch, 1)
         offset = hash_to_unit(seed, ray, sample)

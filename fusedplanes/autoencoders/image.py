@@ -52,9 +52,26 @@ class ImageAutoencoderConfig:
         for name in ("encoder_blocks", "decoder_blocks", "detail_width"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"autoencoder: {name}={getattr(self, name)}; it cannot be negative")
+        for name, most in LIMITS.items():
+            if getattr(self, name) > most:
+                raise ConfigError(f"autoencoder: {name}={getattr(self, name)}; it must be at most {most}")
+        blocks = self.encoder_blocks + self.decoder_blocks
+        if blocks * self.width**2 * (self.kernel_size**2 + 1) > MOST_VALUES:
+            raise ConfigError(f"autoencoder: its blocks hold more than {MOST_VALUES} values; make fewer")
         if self.kernel_size < 1 or self.kernel_size % 2 == 0:
             raise ConfigError(f"autoencoder: kernel_size={self.kernel_size}; it must be odd, such as 3 or 5")
 
+
+LIMITS = {
+    "latent_channels": 256,
+    "width": 4096,
+    "encoder_blocks": 64,
+    "decoder_blocks": 64,
+    "kernel_size": 31,
+    "detail_width": 1024,
+}
+MOST_VALUES = 1 << 29
+"""Largest sizes of an autoencoder: a configuration file from outside must not make anyone allocate without end."""
 
 # Principal components of smaller variance (of values in [-1, 1]) are rounding, not signal.
 MINIMUM_VARIANCE = 1e-8
@@ -153,7 +170,10 @@ class ImageAutoencoder(nn.Module):
         self.config = ImageAutoencoderConfig() if config is None else config
         self.encoder = ImageEncoder(self.config)
         self.decoder = ImageDecoder(self.config)
-        self.to(memory_format=torch.channels_last)
+        # Not whatever torch.set_default_dtype says: latents and kernels are single precision.
+        self.float()
+        if not self.encoder.head.weight.is_meta:
+            self.to(memory_format=torch.channels_last)
 
     @torch.no_grad()
     def start_linear(self, images: Tensor) -> None:

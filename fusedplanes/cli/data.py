@@ -56,7 +56,7 @@ class Make(RenderingOptions):
     """Render a procedural class of objects, the same for the same options."""
 
     class_name: Positional[str]
-    """Class of objects: cars, chairs, lamps, tables, ..."""
+    """Class of objects: airplanes, cars, chairs, houses, lamps, mugs or tables."""
     objects: int = 100
     """How many objects; a larger number extends a data set."""
     seed: int = 0
@@ -127,7 +127,7 @@ def _tell(report, options: RenderingOptions) -> None:
     if options.json:
         print(json.dumps(asdict(report)))
     elif not options.quiet:
-        parts = [f"{len(report.made)} objects made"]
+        parts = [f"{len(report.made)} object{'' if len(report.made) == 1 else 's'} made"]
         if report.skipped:
             parts.append(f"{len(report.skipped)} were there before")
         if report.failed:

@@ -35,7 +35,7 @@ def main(arguments: list[str]) -> None:
     model = load(options.run, device=choose_device(options.device))
     trained_on, size = data_folder(options.run) if options.data is None else (options.data, options.size or None)
     dataset = datasets.load(trained_on, size=size)
-    result = evaluate(model, dataset, objects=options.objects or None)
+    result = evaluate(model, dataset, objects=None if options.objects == 0 else options.objects)
     if options.json:
         print(json.dumps(result.to_json()))
         return

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 from dataclasses import dataclass
 
 from fusedplanes.errors import ConfigError
@@ -49,8 +51,26 @@ def choose_device(name: str):
 
 
 def parse(kind: type, arguments: list[str], command: str):
-    """Fill a dataclass of options from the command line; its docstrings become the help."""
+    """Fill a dataclass of options from the command line; its docstrings become the help.
+
+    Raises:
+        ConfigError: an option is unknown, missing or no value of its kind.
+    """
     import tyro
 
     config = (tyro.conf.FlagCreatePairsOff, tyro.conf.OmitArgPrefixes)
-    return tyro.cli(kind, args=arguments, prog=f"fusedplanes {command}", config=config)
+    told = io.StringIO()
+    try:
+        with contextlib.redirect_stderr(told):
+            return tyro.cli(kind, args=arguments, prog=f"fusedplanes {command}", config=config)
+    except SystemExit as ended:
+        if ended.code in (0, None):
+            raise
+        raise ConfigError(f"{_first_section(told.getvalue())}; see `fusedplanes {command} --help`") from None
+
+
+def _first_section(box: str) -> str:
+    """What went wrong, out of the framed and folded text that tyro prints."""
+    lines = [line.strip("│ ") for line in box.splitlines()[1:]]
+    end = next((index for index, line in enumerate(lines) if line.startswith(("─", "╰"))), len(lines))
+    return " ".join(" ".join(lines[:end]).split()).rstrip(".")

@@ -10,6 +10,7 @@ from typing import Literal
 from tyro.conf import Positional
 
 from fusedplanes.cli.options import ComputeOptions, choose_device, parse
+from fusedplanes.errors import ConfigError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -48,6 +49,9 @@ def main(arguments: list[str]) -> None:
     from fusedplanes.planes.config import preset, with_downscale
     from fusedplanes.planes.run import make_plan, train
 
+    out = options.out or Path("runs") / options.data.resolve().name
+    if options.resume:
+        _refuse_changes(arguments, options, out)
     dataset = datasets.load(options.data, size=options.size or None)
     config = preset(options.preset, options.method)
     config = replace(config, training=replace(config.training, seed=options.seed))
@@ -56,7 +60,6 @@ def main(arguments: list[str]) -> None:
     elif options.preset == "small":
         config = with_downscale(config, 2 if dataset.size < 128 else 4 if dataset.size < 256 else 8)
     device = choose_device(options.device)
-    out = options.out or Path("runs") / options.data.resolve().name
     if options.plan:
         plan = make_plan(config, dataset, minutes=options.minutes, device=device)
         print(json.dumps(plan.to_json()) if options.json else plan.text())
@@ -77,3 +80,27 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(summary.to_json()))
     elif not options.quiet:
         print(summary.text())
+
+
+def _refuse_changes(arguments: list[str], options: Train, out: Path) -> None:
+    """A run goes on with the settings it was started with; asking for others is a mistake.
+
+    Raises:
+        ConfigError: an option of the command line says something else than the run's config.json.
+    """
+    from fusedplanes.planes.run import data_folder, read_config
+
+    config = read_config(out)
+    autoencoder = config.model.autoencoder
+    found = {
+        "--preset": (options.preset, config.preset),
+        "--method": (options.method, config.method),
+        "--seed": (options.seed, config.training.seed),
+        "--downscale": (options.downscale, autoencoder.downscale if autoencoder else 0),
+        "--size": (options.size, data_folder(out)[1] or 0),
+        "--minutes": (options.minutes, "what it was started with"),
+    }
+    given = {argument.split("=")[0].replace("_", "-") for argument in arguments}
+    for name, (asked, has) in found.items():
+        if name in given and asked != has:
+            raise ConfigError(f"{name} {asked}: the run in {out} has {has}; leave it out, or start another run")

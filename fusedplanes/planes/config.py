@@ -7,10 +7,14 @@ guessed from tensor shapes.
 from __future__ import annotations
 
 import dataclasses
+import math
 import types
 import typing
 from dataclasses import dataclass, field, replace
 from typing import Literal
+
+import torch
+from torch import Tensor
 
 from fusedplanes.autoencoders.image import ImageAutoencoderConfig
 from fusedplanes.errors import ConfigError
@@ -77,11 +81,18 @@ class ModelConfig:
             raise ConfigError(
                 f"model: the base planes hold more than {MOST_BASE_VALUES} values; make fewer or smaller ones"
             )
+        if len(self.background) != 3 or not all(0 <= value <= 1 for value in self.background):
+            raise ConfigError(f"model: background={self.background}; expected red, green and blue in [0, 1]")
 
     @property
     def channels(self) -> int:
         """Channels of a composed plane (F)."""
         return self.micro_channels + self.macro_channels
+
+    @property
+    def background_color(self) -> Tensor:
+        """``background`` as a tensor ``[3]``."""
+        return torch.tensor(self.background, dtype=torch.float32)
 
     @property
     def values(self) -> int:
@@ -125,6 +136,9 @@ class PhaseConfig:
     final_rate: float = 0.1
     """Fraction of the learning rates left at the last step."""
 
+    def __post_init__(self) -> None:
+        _check_numbers("phase", self, at_least_one=("objects_per_batch", "rays_per_object", "views_per_object"))
+
 
 @dataclass(frozen=True)
 class TrainingConfig:
@@ -145,6 +159,24 @@ class TrainingConfig:
     foreground_rays: float = 0.7
     """Fraction of random rays that start on the object, as far as they are found."""
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        _check_numbers("training", self, at_least_one=("autoencoder_batch",))
+        if self.foreground_rays > 1:
+            raise ConfigError(f"training: foreground_rays={self.foreground_rays}; expected a fraction up to 1")
+
+
+LARGEST_NUMBER = 2**53
+
+
+def _check_numbers(where: str, config: object, *, at_least_one: tuple[str, ...]) -> None:
+    """Refuse numbers that are negative, not finite, or too large to be meant."""
+    for item in dataclasses.fields(config):
+        value = getattr(config, item.name)
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            least = 1 if item.name in at_least_one else 0
+            if not (math.isfinite(value) and least <= value <= LARGEST_NUMBER):
+                raise ConfigError(f"{where}: {item.name}={value}; expected a number from {least} to {LARGEST_NUMBER}")
 
 
 @dataclass(frozen=True)
@@ -328,10 +360,10 @@ def _convert(hint, item, where: str):
     if origin is Literal:
         valid = item in typing.get_args(hint)
     elif origin is tuple:
-        valid = isinstance(item, list | tuple) and all(isinstance(v, int | float) for v in item)
+        valid = isinstance(item, list | tuple) and all(isinstance(v, int | float) and abs(v) < 1e300 for v in item)
         item = tuple(item) if valid else item
     elif hint is float:
-        valid = isinstance(item, int | float) and not isinstance(item, bool)
+        valid = isinstance(item, int | float) and not isinstance(item, bool) and abs(item) < 1e300
     else:
         valid = isinstance(item, hint) and (hint is bool or not isinstance(item, bool))
     if not valid:

@@ -12,10 +12,9 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 
-import torch
 from torch import Tensor
 
-from fusedplanes.errors import DataError
+from fusedplanes.errors import ConfigError, DataError
 from fusedplanes.images import composite_over
 from fusedplanes.multiview import MultiViewDataset, MultiViewObject
 from fusedplanes.planes.model import PlanesModel
@@ -80,10 +79,10 @@ class Evaluation:
 
     def table(self) -> str:
         """A short text table."""
-        lines = [f"{'':<22}{'PSNR':>8}{'foreground':>12}{'SSIM':>8}"]
+        lines = [f"{'':<29}{'PSNR':>8}{'foreground':>12}{'SSIM':>8}"]
         rows = [(self.method, self.average), *((f"floor: {k}", v) for k, v in self.floors.items())]
         for name, quality in rows:
-            lines.append(f"{name:<22}{quality.psnr:>8.2f}{quality.psnr_foreground:>12.2f}{quality.ssim:>8.3f}")
+            lines.append(f"{name:<29}{quality.psnr:>8.2f}{quality.psnr_foreground:>12.2f}{quality.ssim:>8.3f}")
         views = sum(row.views for row in self.objects)
         lines.append(
             f"{len(self.objects)} objects, {views} held-out views rendered in {self.seconds:.1f} s; "
@@ -121,19 +120,22 @@ def evaluate(
     Args:
         dataset: the data set the objects come from.
         split: which views to render.
-        objects: only the first so many.
+        objects: only the first so many; None takes all.
         progress: called with (done, total) after every object.
 
     Raises:
         DataError: the data set and the model share no object, or an object has no view in the split.
+        ConfigError: ``objects`` is below 1.
 
     Example:
         >>> evaluate(model, fusedplanes.datasets.load("cars")).average.psnr  # doctest: +SKIP
     """
+    if objects is not None and objects < 1:
+        raise ConfigError(f"objects {objects}: evaluate at least 1, or all")
     ids = [name for name in dataset.ids if name in model.store]
     if not ids:
         raise DataError("evaluate: the data set holds none of the model's objects; give the one it was trained on")
-    background = torch.tensor(model.config.model.background)
+    background = model.config.model.background_color
     everything = {name: _over(dataset[name], background) for name in ids}
     for name, (item, _) in everything.items():
         if split not in item.split or "train" not in item.split:
@@ -143,7 +145,7 @@ def evaluate(
         for name, (item, images) in everything.items()
     }
     rows, seconds = [], 0.0
-    chosen = ids[:objects] if objects else ids
+    chosen = ids[:objects]
     for done, name in enumerate(chosen):
         item, images = everything[name]
         held_out = _rows(item, split)

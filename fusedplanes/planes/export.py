@@ -83,7 +83,7 @@ def export_mesh(model: PlanesModel, item: str | ObjectPlanes, path: str | Path, 
 def _density_grid(model: PlanesModel, item: ObjectPlanes, resolution: int) -> np.ndarray:
     """Raw density at the corners of the grid, ``[n, n, n]`` over x, y, z, a slice of x at a time."""
     planes, decoder = model.composed(item)
-    line = torch.linspace(-1, 1, resolution + 1, device=model.device)
+    line = torch.linspace(-1, 1, resolution + 1, device=model.device, dtype=torch.float32)
     y, z = torch.meshgrid(line, line, indexing="ij")
     slices = []
     for x in line:
@@ -120,8 +120,8 @@ def _vertex_colors(model: PlanesModel, item: ObjectPlanes, vertices: np.ndarray,
     depth = model.geometry(item, cameras).depth.cpu()
     points = torch.from_numpy(np.ascontiguousarray(vertices)).float()
     facing = torch.from_numpy(np.ascontiguousarray(normals)).float()
-    total = torch.zeros(len(points), 3)
-    weight = torch.zeros(len(points), 1)
+    total = torch.zeros(len(points), 3, dtype=torch.float32)
+    weight = torch.zeros(len(points), 1, dtype=torch.float32)
     for view in range(len(cameras)):
         camera = cameras[view]
         in_camera = (points - camera.positions) @ camera.camera_to_world[:3, :3]
@@ -147,7 +147,7 @@ def _vertex_colors(model: PlanesModel, item: ObjectPlanes, vertices: np.ndarray,
 
 def _surrounding_cameras() -> Cameras:
     """26 directions: the faces, edges and corners of a cube."""
-    grid = torch.tensor([-1.0, 0.0, 1.0])
+    grid = torch.tensor([-1.0, 0.0, 1.0], dtype=torch.float32)
     directions = torch.cartesian_prod(grid, grid, grid)
     directions = directions[directions.norm(dim=-1) > 0]
     assert len(directions) == COLOR_VIEWS

@@ -6,7 +6,11 @@ the names under which they are used.
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -21,6 +25,7 @@ from fusedplanes.rays import Rays
 from fusedplanes.rendering.volume import RenderOutput, render_cameras
 from fusedplanes.training.latent_cache import background_latents
 from fusedplanes.training.object_store import MemoryObjectStore, ObjectStore
+from fusedplanes.training.precision import single_precision
 
 DECODER_PREFIX = "decoder."
 VIEWS_AT_ONCE = 8
@@ -35,13 +40,13 @@ class SharedParts(nn.Module):
         # Micro planes start at zero and weights at variance 1/M, so that both groups of channels start on one scale
         # (the published start, all standard normal, puts the macro planes sqrt(M) above the micro planes).
         self.base_planes = nn.Parameter(
-            BASE_SCALE * torch.randn(config.base_planes, 3, side, side, config.macro_channels)
+            BASE_SCALE * torch.randn(config.base_planes, 3, side, side, config.macro_channels, dtype=torch.float32)
         )
         self.decoder = FieldDecoder(config.channels, config.hidden, config.values) if config.shared_decoder else None
         self.autoencoder = None if config.autoencoder is None else ImageAutoencoder(config.autoencoder)
         # Standardised latents have mean 0 and deviation 1 in every channel over the cached training views.
-        self.register_buffer("latent_mean", torch.zeros(config.values))
-        self.register_buffer("latent_scale", torch.ones(config.values))
+        self.register_buffer("latent_mean", torch.zeros(config.values, dtype=torch.float32))
+        self.register_buffer("latent_scale", torch.ones(config.values, dtype=torch.float32))
 
 
 BASE_SCALE = 0.3
@@ -51,9 +56,10 @@ MICRO_SCALE = 0.1
 def initial_object(config: ModelConfig, generator: torch.Generator) -> dict[str, Tensor]:
     """Starting values of one object's own tensors, by name."""
     side = config.resolution
+    normal = partial(torch.randn, generator=generator, dtype=torch.float32)
     tensors = {
-        "micro_planes": MICRO_SCALE * torch.randn(3, side, side, config.micro_channels, generator=generator),
-        "weights": torch.randn(config.base_planes, generator=generator) / max(config.base_planes, 1) ** 0.5,
+        "micro_planes": MICRO_SCALE * normal(3, side, side, config.micro_channels),
+        "weights": normal(config.base_planes) / max(config.base_planes, 1) ** 0.5,
     }
     if not config.shared_decoder:
         decoder = FieldDecoder.initial(config.channels, config.hidden, config.values, generator)
@@ -133,16 +139,20 @@ class PlanesModel:
     def object_planes(self, item: str | ObjectPlanes) -> ObjectPlanes:
         """The stored planes and weights of an object, on the model's device."""
         if isinstance(item, ObjectPlanes):
-            return item
+            return checked_object(item, self.config.model, self.device)
+        if not isinstance(item, str):
+            raise DataError(f"object: expected an id or ObjectPlanes, not {type(item).__name__}")
         if item not in self.store:
-            raise DataError(
-                f"object '{item}' is not in this model; `object_ids` lists the {len(self.store.ids)} it has"
-            )
-        record = {name: value.to(self.device).float() for name, value in self.store.read(item).items()}
-        return object_from_record(record)
+            raise DataError(f"object '{item}' is not in this model; {_known_ids(item, self.store.ids)}")
+        try:
+            return checked_object(object_from_record(self.store.read(item)), self.config.model, self.device)
+        except DataError as error:
+            raise CheckpointError(f"object '{item}': {error}; the run's files do not belong together") from error
 
     def interpolate(self, a: str | ObjectPlanes, b: str | ObjectPlanes, t: float) -> ObjectPlanes:
         """The object a fraction ``t`` of the way from ``a`` to ``b``: planes and weights are mixed linearly."""
+        if not math.isfinite(t):
+            raise DataError(f"interpolate: t is {t}; expected a finite number, 0 for a and 1 for b")
         return self.object_planes(a).interpolate(self.object_planes(b), t)
 
     def composed(self, item: str | ObjectPlanes) -> tuple[Tensor, dict[str, Tensor]]:
@@ -168,7 +178,6 @@ class PlanesModel:
 
     # Rendering ----------------------------------------------------------------------------------------------------
 
-    @torch.no_grad()
     def render(self, item: str | ObjectPlanes, cameras: Cameras) -> RenderOutput:
         """Render views of an object over the background the model was trained with.
 
@@ -183,13 +192,13 @@ class PlanesModel:
         Raises:
             DataError: unknown id, or an image size the latent grid does not divide.
         """
-        single = not cameras.batch_shape
-        cameras = (cameras[None] if single else cameras).to(self.device, torch.float32)
-        planes, decoder = self.composed(item)
-        parts = [
-            self._render_views(planes, decoder, cameras[start : start + VIEWS_AT_ONCE])
-            for start in range(0, len(cameras), VIEWS_AT_ONCE)
-        ]
+        cameras, single = _batch(cameras, self.device)
+        with single_precision(self.device):
+            planes, decoder = self.composed(item)
+            parts = [
+                self._render_views(planes, decoder, cameras[start : start + VIEWS_AT_ONCE])
+                for start in range(0, len(cameras), VIEWS_AT_ONCE)
+            ]
         color, alpha, depth = (torch.cat([getattr(p, name) for p in parts]) for name in ("color", "alpha", "depth"))
         output = RenderOutput(color.clamp(0, 1), alpha, depth)
         return RenderOutput(output.color[0], output.alpha[0], output.depth[0]) if single else output
@@ -211,7 +220,7 @@ class PlanesModel:
 
     def background(self, cameras: Cameras) -> Tensor:
         """What lies behind the object: a colour, or the encoder's present code of an empty image."""
-        color = torch.tensor(self.config.model.background, device=self.device)
+        color = self.config.model.background_color.to(self.device)
         if self.shared.autoencoder is None:
             return color
         size = (cameras.height, cameras.width)
@@ -227,38 +236,38 @@ class PlanesModel:
             item: id or planes.
             cameras: ``[V]`` or a single camera, of any size.
         """
-        single = not cameras.batch_shape
-        cameras = (cameras[None] if single else cameras).to(self.device, torch.float32)
-        planes, decoder = self.composed(item)
-        model = self.config.model
-        parts = []
-        for index in range(len(cameras)):
-            view = cameras[index : index + 1]
-            rays = Rays.from_cameras(view)
-            with torch.no_grad():
-                output = render_cameras(
-                    planes[None],
-                    decoder,
-                    view[None],
-                    torch.zeros(model.values, device=self.device),
-                    rays=rays[None],
-                    coarse_samples=model.coarse_samples,
-                    fine_samples=model.fine_samples,
-                )
-            alpha, depth = output.alpha[0, 0], output.depth[0, 0]
-            shape = depth.shape
-            cosine = (rays.directions[0] * view.forward).sum(-1)
-            points = rays.origins[0] + rays.directions[0] * (depth.flatten() / cosine)[:, None]
-            points.requires_grad_(True)
-            with torch.enable_grad():
-                density, _ = query_field(planes, decoder, points)
-                (gradient,) = torch.autograd.grad(density.sum(), points)
-            normals = -nn.functional.normalize(gradient, dim=-1)
-            toward = (normals * rays.directions[0]).sum(-1, keepdim=True)
-            normals = torch.where(toward > 0, -normals, normals) * (depth.flatten()[:, None] > 0)
-            parts.append((alpha, depth, normals.view(*shape, 3)))
+        cameras, single = _batch(cameras, self.device)
+        with single_precision(self.device):
+            planes, decoder = self.composed(item)
+            # Copies, because tensors made in inference mode cannot take part in a gradient.
+            planes, decoder = planes.clone(), {name: value.clone() for name, value in decoder.items()}
+            parts = [self._surface(planes, decoder, cameras[index : index + 1]) for index in range(len(cameras))]
         alpha, depth, normals = (torch.stack(values) for values in zip(*parts, strict=True))
         return Geometry(alpha[0], depth[0], normals[0]) if single else Geometry(alpha, depth, normals)
+
+    def _surface(self, planes: Tensor, decoder: dict[str, Tensor], view: Cameras) -> tuple[Tensor, Tensor, Tensor]:
+        """Alpha, depth and normals of one view ``[1]``."""
+        model, rays = self.config.model, Rays.from_cameras(view)
+        output = render_cameras(
+            planes[None],
+            decoder,
+            view[None],
+            torch.zeros(model.values, device=self.device, dtype=torch.float32),
+            rays=rays[None],
+            coarse_samples=model.coarse_samples,
+            fine_samples=model.fine_samples,
+        )
+        alpha, depth = output.alpha[0, 0], output.depth[0, 0]
+        cosine = (rays.directions[0] * view.forward).sum(-1)
+        points = rays.origins[0] + rays.directions[0] * (depth.flatten() / cosine)[:, None]
+        points.requires_grad_(True)
+        with torch.enable_grad():
+            density, _ = query_field(planes, decoder, points)
+            (gradient,) = torch.autograd.grad(density.sum(), points)
+        normals = -nn.functional.normalize(gradient, dim=-1)
+        toward = (normals * rays.directions[0]).sum(-1, keepdim=True)
+        normals = torch.where(toward > 0, -normals, normals) * (depth.flatten()[:, None] > 0)
+        return alpha, depth, normals.view(*depth.shape, 3)
 
     # Accounting ---------------------------------------------------------------------------------------------------
 
@@ -274,12 +283,70 @@ class PlanesModel:
         return count * bytes_per_value
 
 
+def _known_ids(item: str, ids: Sequence[str]) -> str:
+    """The ids that are most like one that is not there, or the first few."""
+    likely = get_close_matches(str(item), ids, n=3) or list(ids[:5])
+    return f"of its {len(ids)} objects, try {', '.join(likely)}" if likely else "it has no objects"
+
+
+def _batch(cameras: Cameras, device: torch.device) -> tuple[Cameras, bool]:
+    """Cameras ``[V]`` on a device, and whether it was a single one without a batch dimension."""
+    if not isinstance(cameras, Cameras):
+        raise DataError(f"cameras: expected fusedplanes.Cameras, not {type(cameras).__name__}; see Cameras.orbit")
+    single = not cameras.batch_shape
+    cameras = cameras[None] if single else cameras
+    if len(cameras.batch_shape) != 1 or len(cameras) == 0:
+        raise DataError(f"cameras: batch shape {tuple(cameras.batch_shape)}; expected one dimension, at least 1 long")
+    return cameras.to(device, torch.float32), single
+
+
 def object_from_record(record: dict[str, Tensor]) -> ObjectPlanes:
     """An object from its stored tensors by name."""
     decoder = {
         name.removeprefix(DECODER_PREFIX): value for name, value in record.items() if name.startswith(DECODER_PREFIX)
     }
+    missing = {"micro_planes", "weights"} - record.keys()
+    if missing:
+        raise DataError(f"{min(missing)} is missing")
     return ObjectPlanes(record["micro_planes"], record["weights"], decoder or None, record.get("world_from_source"))
+
+
+def object_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
+    """Shapes of an object's own tensors by name, as `initial_object` makes them."""
+    side = config.resolution
+    shapes = {"micro_planes": (3, side, side, config.micro_channels), "weights": (config.base_planes,)}
+    if not config.shared_decoder:
+        shapes |= {
+            f"{DECODER_PREFIX}hidden_weight": (config.hidden, config.channels),
+            f"{DECODER_PREFIX}hidden_bias": (config.hidden,),
+            f"{DECODER_PREFIX}output_weight": (1 + config.values, config.hidden),
+            f"{DECODER_PREFIX}output_bias": (1 + config.values,),
+        }
+    return shapes
+
+
+def checked_object(item: ObjectPlanes, config: ModelConfig, device: torch.device) -> ObjectPlanes:
+    """An object's tensors as float32 on ``device``, once they fit the model.
+
+    Raises:
+        DataError: a tensor is missing, of another shape, no floats, or not finite.
+    """
+    found = {"micro_planes": item.micro_planes, "weights": item.weights}
+    found |= {DECODER_PREFIX + name: value for name, value in (item.decoder or {}).items()}
+    shapes = object_shapes(config)
+    if found.keys() != shapes.keys():
+        raise DataError(f"has the tensors {', '.join(found)}; this model's objects have {', '.join(shapes)}")
+    for name, value in found.items():
+        if not isinstance(value, Tensor) or not value.is_floating_point():
+            kind = value.dtype if isinstance(value, Tensor) else type(value).__name__
+            raise DataError(f"{name} is {kind}; expected a tensor of floats")
+        if tuple(value.shape) != shapes[name]:
+            raise DataError(f"{name} has shape {tuple(value.shape)}; this model's objects have {shapes[name]}")
+        found[name] = value.to(device, torch.float32)
+        if not bool(torch.isfinite(found[name]).all()):
+            raise DataError(f"{name} has values that are not finite")
+    decoder = {name.removeprefix(DECODER_PREFIX): found[name] for name in found if name.startswith(DECODER_PREFIX)}
+    return ObjectPlanes(found["micro_planes"], found["weights"], decoder or None, item.world_from_source)
 
 
 def render_field_views(
@@ -342,9 +409,6 @@ def load(run: str | Path, *, device: str | torch.device = "cpu") -> PlanesModel:
     """
     from fusedplanes.planes.run import read_config
 
-    run = Path(run)
-    if not run.is_dir():
-        raise CheckpointError(f"{run}: no such run folder")
     method = read_config(run).method
     kind = TriPlanes if method in TriPlanes.METHODS else FusedPlanes
     return kind.load(run, device=device)

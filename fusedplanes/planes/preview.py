@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from fusedplanes.cameras import Cameras
+from fusedplanes.errors import DataError
 from fusedplanes.images import composite_over, save
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.reports.contact_sheet import contact_sheet
@@ -30,8 +31,10 @@ class HeldOutViews:
         for name in list(dataset.ids)[::step][:objects]:
             held_out = dataset[name].views("test")
             count = len(held_out.split)
+            if count == 0:
+                raise DataError(f"object '{name}': no view in split 'test' to preview; hold one out, or pass --watch 0")
             chosen = torch.linspace(0, count - 1, min(views, count)).round().long()
-            images = composite_over(held_out.images[chosen], torch.tensor(background))
+            images = composite_over(held_out.images[chosen], torch.tensor(background, dtype=torch.float32))
             self.items.append((name, held_out.cameras[chosen], images, held_out.alpha[chosen]))
 
     def measure(

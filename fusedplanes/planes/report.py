@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import torch
-
 from fusedplanes.files import write_atomically
 from fusedplanes.images import composite_over, save
 from fusedplanes.multiview import MultiViewDataset
@@ -25,7 +23,7 @@ def write_report(
 ) -> None:
     """Write ``contact_sheet.png`` (held-out views, truth beside render), ``quality.svg`` and ``report.md``."""
     out = Path(out)
-    background = torch.tensor(model.config.model.background)
+    background = model.config.model.background_color
     rows, captions = [], []
     for row in result.objects[:OBJECTS]:
         held_out = dataset[row.id].views("test")

@@ -30,10 +30,18 @@ from fusedplanes.planes.plan import Plan, fit_minutes, peak_memory, probe
 from fusedplanes.planes.preview import HeldOutViews
 from fusedplanes.planes.stage_one import BETAS, StageOne
 from fusedplanes.planes.views import TrainingViews
-from fusedplanes.training.checkpoint import create_store, load_checkpoint, load_objects, save_checkpoint
+from fusedplanes.training.checkpoint import (
+    MANIFEST,
+    OBJECTS,
+    Checkpoint,
+    create_store,
+    load_checkpoint,
+    load_objects,
+    save_checkpoint,
+)
 from fusedplanes.training.log import TrainingLog
 from fusedplanes.training.loop import run_phase
-from fusedplanes.training.object_store import MOMENTS, DiskObjectStore
+from fusedplanes.training.object_store import MOMENTS, DiskObjectStore, hold_for_writing
 
 FORMAT, FORMAT_VERSION = "fusedplanes-run", 1
 
@@ -111,14 +119,26 @@ def train(
     _check_minutes(minutes)
     out = Path(out)
     replaced = _claim(out, resume, overwrite)
+    if resume and replaced:
+        config, minutes = read_config(out), 0.0
+    checkpoint = load_checkpoint(out) if resume and not replaced else None
+    if checkpoint is not None and checkpoint.phase == FINISHED:
+        if not quiet:
+            sys.stderr.write(f"{out}: is finished; nothing is left to train\n")
+        return _finished(out, checkpoint)
+    if not quiet:
+        sys.stderr.write(f"reading {len(dataset)} objects\n")
     views = TrainingViews.read(dataset)
-    checkpoint = load_checkpoint(out) if resume else None
+    held_out = HeldOutViews(dataset, background=config.model.background) if watch_seconds else None
     if checkpoint is None:
+        if not quiet:
+            sys.stderr.write("timing a few steps of every phase (the first run also compiles its kernels)\n")
         plan = probe(config, views, device=device)
         if minutes:
             config = fit_minutes(config, plan, minutes)
             plan = plan.with_steps(config)
         if replaced:
+            hold_for_writing(out / OBJECTS).close()
             shutil.rmtree(out)
         out.mkdir(parents=True, exist_ok=True)
         data = getattr(dataset, "path", None)
@@ -126,6 +146,7 @@ def train(
             "data": None if data is None else str(Path(data).resolve()),
             "resampled": getattr(dataset, "resampled", None),
             "image_size": list(views.size),
+            "data_signature": views.signature(),
         }
         write_json(
             out / "config.json", {"format": FORMAT, "format_version": FORMAT_VERSION, **to_json(config), **extra}
@@ -137,23 +158,24 @@ def train(
             sys.stderr.write(plan.text() + "\n")
     else:
         config = read_config(out)
+        _check_unchanged(out, views)
         stage = StageOne(config, views, device=device)
         store = checkpoint.store(writable=True)
         position = (checkpoint.phase, checkpoint.step)
         predicted = checkpoint.metadata.get("predicted_seconds", 0.0)
-        if checkpoint.phase != FINISHED:
-            stage.shared.load_state_dict(checkpoint.shared())
-            stage.table, stage.object_adam = load_objects(store, views.ids)
-            stage.object_adam.betas = BETAS
-            stage.load_optimizer_state(checkpoint.phase, checkpoint.optimizer())
+        stage.shared.load_state_dict(checkpoint.shared())
+        stage.table, stage.object_adam = load_objects(store, views.ids)
+        stage.object_adam.betas = BETAS
+        stage.load_optimizer_state(checkpoint.phase, checkpoint.optimizer())
     log = TrainingLog(out / "log.jsonl", tensorboard=tensorboard)
     with contextlib.closing(store), contextlib.closing(log):
         session = _Session(out, stage, store, log, predicted, quiet)
+        data = shlex.quote(str(getattr(dataset, "path", "DATA")))
+        session.resume_command = f"fusedplanes train {data} --out {shlex.quote(str(out))} --resume"
         if checkpoint is not None:
             log.rewind(*position)
             session.clock.spent = checkpoint.metadata.get("seconds", 0.0)
-        if watch_seconds:
-            session.held_out = HeldOutViews(dataset, background=config.model.background)
+        session.held_out = held_out
         session.watch_seconds, session.watch_first_seconds = watch_seconds, watch_first_seconds
         return session.run(position)
 
@@ -186,12 +208,13 @@ class _Session:
         self.out, self.stage, self.store, self.log = out, stage, store, log
         self.predicted, self.quiet = predicted, quiet
         self.clock = _Clock()
+        self.resume_command = ""
         self.held_out: HeldOutViews | None = None
         self.watch_seconds = self.watch_first_seconds = 0.0
 
     def run(self, position: tuple[str, int]) -> TrainingSummary:
         names = [phase.name for phase in self.stage.phases]
-        first = len(names) if position[0] == FINISHED else names.index(position[0])
+        first = names.index(position[0])
         for index in range(first, len(names)):
             phase = self.stage.phases[index]
             first_step = position[1] if index == first else 0
@@ -208,32 +231,17 @@ class _Session:
                 on_interval=(lambda step, name=phase.name: self.watch(name, step)) if self.held_out else None,
                 interval_seconds=self.watch_seconds,
                 interval_first_seconds=self.watch_first_seconds,
-                resume_command=f"fusedplanes train DATA --out {shlex.quote(str(self.out))} --resume",
+                resume_command=self.resume_command,
                 quiet=self.quiet,
             )
         seconds = self.clock()
         quality = self.watch(names[-1], self.stage.phases[-1].steps) if self.held_out else {}
-        if first < len(names):
-            self.store.delete(self.store.ids, MOMENTS)
-            self.stage.object_adam.drop(self.stage.table.ids)
-            self.save(FINISHED, 0)
-        model, count = self.stage.model, len(self.stage.table)
-        return TrainingSummary(
-            run=str(self.out),
-            method=self.stage.config.method,
-            objects=count,
-            seconds=seconds,
-            seconds_per_object=seconds / count,
-            predicted_seconds=self.predicted,
-            object_bytes=model.object_bytes(),
-            shared_bytes=model.shared_bytes(),
-            disk_bytes=sum(path.stat().st_size for path in self.out.rglob("*") if path.is_file()),
-            peak_memory_bytes=peak_memory(),
-            held_out_psnr=quality.get("held_out_psnr"),
-            held_out_psnr_foreground=quality.get("held_out_psnr_foreground"),
-        )
+        self.store.delete(self.store.ids, MOMENTS)
+        self.stage.object_adam.drop(self.stage.table.ids)
+        self.save(FINISHED, 0, seconds=seconds, peak_memory_bytes=peak_memory(), **quality)
+        return _finished(self.out, load_checkpoint(self.out))
 
-    def save(self, phase: str, step: int) -> None:
+    def save(self, phase: str, step: int, **metadata: float) -> None:
         optimizer = None if phase == FINISHED else self.stage.optimizer_state(phase)
         save_checkpoint(
             self.out,
@@ -244,7 +252,7 @@ class _Session:
             optimizer=optimizer,
             table=self.stage.table,
             object_adam=self.stage.object_adam,
-            metadata={"seconds": self.clock(), "predicted_seconds": self.predicted},
+            metadata={"seconds": self.clock(), "predicted_seconds": self.predicted, **metadata},
         )
 
     def watch(self, phase: str, step: int) -> dict[str, float]:
@@ -267,10 +275,51 @@ class _Session:
         return self.stage.model.render(self.stage.object_planes(id), cameras).color
 
 
+def _finished(out: Path, checkpoint: Checkpoint) -> TrainingSummary:
+    """The summary of a run that came to its end."""
+    config, metadata = read_config(out), checkpoint.metadata
+    with contextlib.closing(checkpoint.store()) as store:
+        count = len(store.ids)
+    seconds = metadata.get("seconds", 0.0)
+    return TrainingSummary(
+        run=str(out),
+        method=config.method,
+        objects=count,
+        seconds=seconds,
+        seconds_per_object=seconds / max(count, 1),
+        predicted_seconds=metadata.get("predicted_seconds", 0.0),
+        object_bytes=4 * config.model.object_values,
+        shared_bytes=4 * sum(parameter.numel() for parameter in SharedParts(config.model).parameters()),
+        disk_bytes=sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
+        peak_memory_bytes=metadata.get("peak_memory_bytes", 0),
+        held_out_psnr=metadata.get("held_out_psnr"),
+        held_out_psnr_foreground=metadata.get("held_out_psnr_foreground"),
+    )
+
+
+def _check_unchanged(out: Path, views: TrainingViews) -> None:
+    """A run goes on with the images it began with: latents, batches and floors all depend on them.
+
+    Raises:
+        ConfigError: the data set has other objects, images or cameras than at the start.
+    """
+    file = _config_file(out)
+    known, size = file.get("data_signature"), list(views.size)
+    if file.get("image_size", size) != size:
+        raise ConfigError(f"{out}: was started on images of {file['image_size']} pixels, not {size}; start another run")
+    if known is not None and known != views.signature():
+        raise ConfigError(f"{out}: the data set has changed since the run began; put it back, or start another run")
+
+
 def _claim(out: Path, resume: bool, overwrite: bool) -> bool:
-    """Make sure that a run may be written here; returns whether an older one is to be removed first."""
+    """Make sure that a run may be written here; returns whether what there is has to be removed first.
+
+    A run that was stopped before its first checkpoint holds nothing: it begins anew, resumed or not.
+    """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other")
+    if (out / "config.json").is_file() and not (out / MANIFEST).exists():
+        return read_json(out / "config.json").get("format") == FORMAT
     if resume or not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
     known = (out / "config.json").is_file() and (read_json(out / "config.json").get("format") == FORMAT)
@@ -341,7 +390,9 @@ def _config_file(run: str | Path) -> dict:
     if value.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format is {value.get('format')!r}, expected '{FORMAT}'")
     version = value.get("format_version")
-    if isinstance(version, int) and version > FORMAT_VERSION:
+    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
+        raise CheckpointError(f"{path}: format_version is {version!r}; expected a whole number from 1")
+    if version > FORMAT_VERSION:
         raise CheckpointError(f"{path}: format_version {version} is newer than this fusedplanes knows; upgrade it")
     return value
 
@@ -354,10 +405,15 @@ def open_run(run: str | Path) -> tuple[RunConfig, SharedParts, DiskObjectStore]:
     """
     config = read_config(run)
     checkpoint = load_checkpoint(run)
-    shared = SharedParts(config.model)
     tensors = checkpoint.shared()
-    expected = {name: value.shape for name, value in shared.state_dict().items()}
-    if {name: value.shape for name, value in tensors.items()} != expected:
+    with torch.device("meta"):
+        # Nothing is allocated for sizes that only config.json speaks of.
+        expected = {name: (value.shape, value.dtype) for name, value in SharedParts(config.model).state_dict().items()}
+    if {name: (value.shape, value.dtype) for name, value in tensors.items()} != expected:
         raise CheckpointError(f"{run}: the shared tensors do not fit config.json; restore the folder")
+    broken = next((name for name, value in tensors.items() if not bool(torch.isfinite(value).all())), None)
+    if broken or float(tensors["latent_scale"].min()) <= 0:
+        raise CheckpointError(f"{run}: shared tensor '{broken or 'latent_scale'}' holds impossible values; restore it")
+    shared = SharedParts(config.model)
     shared.load_state_dict(tensors)
     return config, shared, checkpoint.store()

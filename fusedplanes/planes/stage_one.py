@@ -145,7 +145,7 @@ class StageOne:
         """
         if first_step == 0:
             self.object_adam.drop(self.table.ids)
-        background = torch.tensor(self.config.model.background)
+        background = self.config.model.background_color
         if phase == "autoencoder":
             if first_step == 0:
                 generator = step_generator(self.config.training.seed, "patches", 0)
@@ -169,7 +169,7 @@ class StageOne:
     def _autoencoder_step(self, step: int) -> Mapping[str, Tensor | float]:
         training = self.config.training
         generator = step_generator(training.seed, "autoencoder", step)
-        background = torch.tensor(self.config.model.background)
+        background = self.config.model.background_color
         images = sample_images(self.views.images, training.autoencoder_batch, background, generator)
         return self.autoencoder_trainer.step(images.to(self.device), generator=generator)
 
@@ -201,7 +201,7 @@ class StageOne:
         generator = step_generator(training.seed, "joint", step)
         rows = self._batches["joint"](step)
         leaves, planes, decoder = self._compose(rows)
-        white = torch.tensor(model.background)
+        white = model.background_color
         images, cameras, targets = [], [], []
         for index in rows.tolist():
             count = len(self.views.cameras[index])

@@ -6,6 +6,7 @@ what an uninterrupted one would have drawn.
 
 from __future__ import annotations
 
+import hashlib
 from dataclasses import dataclass, replace
 
 import torch
@@ -68,6 +69,15 @@ class TrainingViews:
         return TrainingViews(
             self.ids[:count], self.images[:count], self.cameras[:count], self.world_from_source[:count]
         )
+
+    def signature(self) -> str:
+        """A digest of ids, images and cameras: two data sets with the same one train the same model."""
+        digest = hashlib.sha256()
+        for name, images, cameras in zip(self.ids, self.images, self.cameras, strict=True):
+            digest.update(f"{name}:{tuple(images.shape)}:".encode())
+            for tensor in (images, cameras.camera_to_world, cameras.intrinsics):
+                digest.update(tensor.contiguous().numpy())
+        return digest.hexdigest()
 
     @property
     def size(self) -> tuple[int, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numbers
 import os
 import tempfile
 from pathlib import Path
@@ -21,13 +22,14 @@ def save_video(path: str | Path, frames: Tensor, *, frames_per_second: int = 24)
 
     Raises:
         ConfigError: another suffix.
-        DataError: the encoder failed (for example on a full disk).
+        DataError: frames of another shape or none, or the file cannot be written (a full disk, a path that cannot be).
     """
     import imageio.v2 as imageio
 
     path = Path(path)
-    if path.suffix.lower() not in FORMATS:
-        raise ConfigError(f"{path}: cannot write '{path.suffix}' videos; choose one of {', '.join(FORMATS)}")
+    _check(path, frames_per_second)
+    if frames.dim() != 4 or frames.shape[-1] != 3 or 0 in frames.shape:
+        raise DataError(f"{path}: frames of shape {tuple(frames.shape)}; expected [T, H, W, 3], none of them 0")
     pixels = to_uint8(frames)
     # Codecs with subsampled colour need even sides.
     pad_height, pad_width = pixels.shape[1] % 2, pixels.shape[2] % 2
@@ -35,10 +37,11 @@ def save_video(path: str | Path, frames: Tensor, *, frames_per_second: int = 24)
         import numpy as np
 
         pixels = np.pad(pixels, ((0, 0), (0, pad_height), (0, pad_width), (0, 0)), mode="edge")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=path.suffix)
-    os.close(handle)
+    temporary = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=path.suffix)
+        os.close(handle)
         if path.suffix.lower() == ".gif":
             imageio.mimsave(temporary, list(pixels), duration=1000 / frames_per_second, loop=0)
         else:
@@ -46,10 +49,19 @@ def save_video(path: str | Path, frames: Tensor, *, frames_per_second: int = 24)
             imageio.mimsave(temporary, list(pixels), format="FFMPEG", **options)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except OSError as error:
-        raise DataError(f"{path}: the video could not be written ({str(error).splitlines()[0]})") from error
+    except (OSError, ValueError) as error:  # ValueError: a name no file system takes
+        reason = " ".join(str(getattr(error, "strerror", None) or error or type(error).__name__).split())[:200]
+        raise DataError(f"{str(path)!r}: the video could not be written ({reason})") from error
     finally:
-        Path(temporary).unlink(missing_ok=True)
+        if temporary is not None:
+            Path(temporary).unlink(missing_ok=True)
+
+
+def _check(path: Path, frames_per_second: float) -> None:
+    if path.suffix.lower() not in FORMATS:
+        raise ConfigError(f"{path}: cannot write '{path.suffix}' videos; choose one of {', '.join(FORMATS)}")
+    if not isinstance(frames_per_second, numbers.Real) or not 0 < frames_per_second <= 1000:
+        raise ConfigError(f"frames_per_second is {frames_per_second!r}; expected a number above 0, at most 1000")
 
 
 def save_orbit(
@@ -74,12 +86,19 @@ def save_orbit(
         elevation: degrees above the horizon.
         radius: distance to the origin in world units.
 
+    Raises:
+        ConfigError: no object, another suffix, or a rate that is not above 0.
+        DataError: ``frames``, ``size``, ``elevation`` or ``radius`` make no orbit, or the file cannot be written.
+
     Example:
         >>> save_orbit(model, model.object_ids[:4], "orbit.mp4")  # doctest: +SKIP
     """
     items = [items] if not isinstance(items, list | tuple) else list(items)
     if not items:
         raise ConfigError("orbit: no object was named")
+    _check(Path(path), frames_per_second)
+    if isinstance(frames, bool) or not isinstance(frames, int) or frames < 1:
+        raise DataError(f"orbit: frames is {frames!r}; expected a whole number of at least 1")
     cameras = Cameras.orbit(frames, elevation=elevation, radius=radius, width=size, height=size)
     turns = torch.stack([model.render(item, cameras).color.cpu() for item in items])  # [N, T, H, W, 3]
     columns = min(len(items), 4)

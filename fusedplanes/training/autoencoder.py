@@ -114,7 +114,7 @@ class AutoencoderTrainer:
             optimizer.param_groups[0]["lr"] = rates[name] * self.rate_factor(self.steps_taken)
         with torch.autocast(device.type, torch.bfloat16, enabled=training.bfloat16):
             mean, log_variance = autoencoder.encode(images)
-            noise = torch.randn(mean.shape, generator=generator).to(device)
+            noise = torch.randn(mean.shape, generator=generator, dtype=torch.float32).to(device)
             latents = mean + noise * (log_variance / 2).exp()
             warped = round(training.warped_fraction * len(images))
             if warped:
@@ -138,10 +138,10 @@ class AutoencoderTrainer:
 
     def _random_warps(self, count: int, latents: Tensor, generator: torch.Generator | None) -> Tensor:
         height, width = latents.shape[1:3]
-        uniform = 2 * torch.rand(count, 2, 3, generator=generator) - 1
+        uniform = 2 * torch.rand(count, 2, 3, generator=generator, dtype=torch.float32) - 1
         # Normalised coordinates: a grid of n cells is 2 wide.
-        shift = 2 * self.training.warp_shift * torch.tensor([1 / width, 1 / height])
-        matrix = torch.eye(2) + self.training.warp_strain * uniform[..., :2]
+        shift = 2 * self.training.warp_shift * torch.tensor([1 / width, 1 / height], dtype=torch.float32)
+        matrix = torch.eye(2, dtype=torch.float32) + self.training.warp_strain * uniform[..., :2]
         return torch.cat([matrix, (shift * uniform[..., 2])[..., None]], -1)
 
     def state_dict(self) -> dict:

@@ -269,7 +269,9 @@ def load_checkpoint(run: str | Path) -> Checkpoint:
     if manifest.get("format") != FORMAT:
         raise CheckpointError(f"{path}: format is {manifest.get('format')!r}, expected '{FORMAT}'; name a run folder")
     version = manifest.get("format_version")
-    if type(version) is int and version > FORMAT_VERSION:
+    if type(version) is not int or version < 1:
+        raise CheckpointError(f"{path}: format_version is {version!r}; expected a whole number from 1")
+    if version > FORMAT_VERSION:
         raise CheckpointError(
             f"{path}: format_version {version} is newer than the {FORMAT_VERSION} this fusedplanes knows; upgrade it"
         )

@@ -227,7 +227,7 @@ class ObjectAdam:
             parameter = self.table.tensors[name]
             kinds = [(FIRST, parameter.shape[1:], parameter.dtype), (SECOND, parameter.shape[1:], parameter.dtype)]
             for suffix, shape, dtype in [*kinds, (STEPS, (), torch.float32)]:
-                old = self._state.get(name + suffix, torch.empty(0, *shape))
+                old = self._state.get(name + suffix, torch.empty(0, *shape, dtype=torch.float32))
                 if old.shape[0] < used:
                     # Twice what is used, so that objects which arrive batch by batch are copied a few times, not often.
                     capacity = min(2 * used, max(len(self.table), used))

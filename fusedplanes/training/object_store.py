@@ -176,7 +176,7 @@ class DiskObjectStore(ObjectStore):
         self._unsynced = False
         self._renumbered = False
         self._open: tuple[int, io.FileIO] | None = None
-        self._lock = _lock(self.folder) if writable else None
+        self._lock = hold_for_writing(self.folder) if writable else None
         if state is not None:
             self._load(state)
         if writable:
@@ -625,8 +625,12 @@ def _write_at(file: io.FileIO, offset: int, data: bytes) -> None:
         raise
 
 
-def _lock(folder: Path) -> io.FileIO | None:
-    """Hold the folder for writing until the returned file is closed; a killed process lets go by itself."""
+def hold_for_writing(folder: Path) -> io.FileIO | None:
+    """Hold the folder for writing until the returned file is closed; a killed process lets go by itself.
+
+    Raises:
+        CheckpointError: another process holds it, or it cannot be written to.
+    """
     try:
         folder.mkdir(parents=True, exist_ok=True)
         file = (folder / ".writer").open("ab", buffering=0)

@@ -2,7 +2,20 @@
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterator
+
 import torch
+
+
+@contextlib.contextmanager
+def single_precision(device: torch.device) -> Iterator[None]:
+    """Compute in float32 without gradients, whatever autocast or inference mode the caller is in.
+
+    What is measured and what is stored must not depend on who asks.
+    """
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(device.type, enabled=False):
+        yield
 
 
 def fast_bfloat16(device: str | torch.device) -> bool:

@@ -268,7 +268,7 @@ def _setting(planes: Tensor, decoder: Decoder, rays: Rays, values: int, chunks: 
         *planes.shape[2:], rays.distances.shape[2], decoder.hidden_bias.shape[1], decoder.output_bias.shape[1], values
     )
     workers = min(WORKERS, max(1, planes.shape[0] * chunks))
-    return sizes, torch.empty(workers, buffer_size(sizes)).numpy()
+    return sizes, torch.empty(workers, buffer_size(sizes), dtype=torch.float32).numpy()
 
 
 def render(planes: Tensor, decoder: Decoder, rays: Rays, sigmoid: bool, density_bias: float) -> Rendered:
@@ -279,7 +279,7 @@ def render(planes: Tensor, decoder: Decoder, rays: Rays, sigmoid: bool, density_
     chunks = _forward_chunks(entries, count)
     sizes, buffers = _setting(planes, columns, marched, values, chunks)
     shapes = (entries, count, values), (entries, count), (entries, count), (entries, count, samples - 1)
-    rendered = Rendered(*(torch.empty(shape) for shape in shapes))
+    rendered = Rendered(*(torch.empty(shape, dtype=torch.float32) for shape in shapes))
     results = Rendered(*(tensor.numpy() for tensor in rendered))
     marching = Marching(np.float32(density_bias), sigmoid)
     launch(_render_all, _render_chunk, cells, columns, marched, sizes, marching, chunks, buffers, results)
@@ -305,9 +305,9 @@ def render_backward(
     )
     hidden, outputs = sizes.hidden, sizes.outputs
     shapes = (hidden, rows.hidden_weight.shape[2]), (hidden,), (outputs, hidden), (outputs,)
-    grad_decoders = Decoder(*(torch.empty(entries * chunks, *shape).numpy() for shape in shapes))
-    grad_planes = torch.empty(entries, chunks, *cells.shape[1:])
-    grad_rays = [torch.empty(entries, count if by_rays else 0, 3) for _ in range(2)]
+    grad_decoders = Decoder(*(torch.empty(entries * chunks, *shape, dtype=torch.float32).numpy() for shape in shapes))
+    grad_planes = torch.empty(entries, chunks, *cells.shape[1:], dtype=torch.float32)
+    grad_rays = [torch.empty(entries, count if by_rays else 0, 3, dtype=torch.float32) for _ in range(2)]
     # Weights have no gradient: what stands in its place is never read.
     grads = Rendered(*(grad.contiguous().numpy() for grad in grad_rendered), marched.distances)
     marching = Marching(np.float32(density_bias), sigmoid)

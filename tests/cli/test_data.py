@@ -41,7 +41,7 @@ def test_from_meshes_reports_each_failure_and_goes_on(tmp_path, capsys):
     options = ["--out", str(tmp_path / "out"), "--licence", "CC0-1.0", "--up", "z", "--lighting", "unlit"]
     data.main(["from-meshes", str(folder), *options, *SMALL])
     told = capsys.readouterr()
-    assert "1 objects made, 1 failed" in told.out
+    assert "1 object made, 1 failed" in told.out
     assert "bad.obj: failed: no faces" in told.err
     header = json.loads((tmp_path / "out/dataset.json").read_text())
     assert header["ids"] == ["a_good"]
@@ -86,6 +86,26 @@ def test_wrong_words_are_one_line(tmp_path):
         data.main(["destroy"])
     with pytest.raises(ConfigError, match="class 'dragons'"):
         data.main(["make", "dragons", "--out", str(tmp_path / "x")])
-    with pytest.raises(SystemExit) as ended:
-        data.main(["make", "cars", "--size", "large", "--out", str(tmp_path / "x")])
-    assert ended.value.code == 2
+    out = ["--out", str(tmp_path / "x")]
+    for arguments, message in (
+        (["make", "cars", "--size", "large", *out], "--size.*'large'; see `fusedplanes data make --help`"),
+        (["make", "cars", "--lighting", "dim", *out], "invalid choice 'dim' for argument '--lighting'"),
+        (["make", "cars", "--sise", "3", *out], "Unrecognized options: --sise"),
+        (["make"], "Missing from fusedplanes data make: .*--out"),
+        (["make", "cars", "--views", "1", *out], "views 1: at least 2"),
+        (["make", "cars", "--size", "0", *out], "size 0: images have at least 1 pixel"),
+        (["from-meshes", str(tmp_path / "none"), *out], "no such folder; name one that holds"),
+        (["from-meshes", __file__, *out], "is a file; name the folder"),
+    ):
+        with pytest.raises((ConfigError, DataError), match=message) as error:
+            data.main(arguments)
+        assert "\n" not in str(error.value)
+    assert not (tmp_path / "x").exists()
+
+
+def test_nothing_is_left_when_no_mesh_could_be_made(tmp_path):
+    (tmp_path / "meshes").mkdir()
+    (tmp_path / "meshes/bad.glb").write_text("not a glb")
+    with pytest.raises(DataError, match=r"the first, bad\.glb: .*neither binary glTF nor JSON"):
+        data.main(["from-meshes", str(tmp_path / "meshes"), "--out", str(tmp_path / "out"), "--quiet", *SMALL])
+    assert not (tmp_path / "out").exists()

@@ -251,7 +251,7 @@ def resize_one(folder):
 
 
 FAULTS = {
-    "missing image": (lambda f: (f / "images/frame_00003.png").unlink(), "frame_00003.png: no such image file", 1),
+    "missing image": (lambda f: (f / "images/frame_00003.png").unlink(), "frame_00003.png: no such", 1),
     "empty image": (lambda f: (f / "images/frame_00003.png").write_bytes(b""), "frame_00003.png: not an image", 1),
     "truncated image": (
         lambda f: (f / "images/frame_00003.png").write_bytes((f / "images/frame_00003.png").read_bytes()[:70]),
@@ -325,8 +325,15 @@ def test_check_names_objects_of_different_sizes(tmp_path, cameras, images):
     [
         ("intrinsics.txt", "", "expected 'focal cx cy 0'"),
         ("intrinsics.txt", "nan 16 16 0\n1\n32 32", "expected 'focal cx cy 0'"),
-        ("intrinsics.txt", "-3 16 16 0\n1\n32 32", "must be positive"),
-        ("intrinsics.txt", "33 16 16 0\n1\n32.5 32", "must be positive"),
+        ("intrinsics.txt", "-3 16 16 0\n1\n32 32", "focal is -3"),
+        ("intrinsics.txt", "33 16 16 0\n1\n32.5 32", "height is 32.5"),
+        ("intrinsics.txt", "33 16 16 0\n1\n32 1e300", r"width is 1e\+300"),
+        ("intrinsics.txt", "33 16 16 0\n1\n32 0", "width is 0"),
+        ("intrinsics.txt", "1e-300 16 16 0\n1\n32 32", "intrinsics.txt: focal is 1e-300; expected pixels"),
+        ("intrinsics.txt", "1e300 16 16 0\n1\n32 32", r"focal is 1e\+300"),
+        ("intrinsics.txt", "33 1e300 16 0\n1\n32 32", r"cx is 1e\+300"),
+        ("intrinsics.txt", "33 16 -1e8 0\n1\n32 32", r"cy is -1e\+08"),
+        ("pose/000003.txt", "1 0 0 1e300 0 1 0 0 0 0 1 0 0 0 0 1", r"000003.txt: the pose stands at 1e\+300"),
         ("intrinsics.txt", "a b c", "expected numbers"),
         ("intrinsics.txt", "1 " * 100_000, "too large"),
         ("pose/000003.txt", "1 2 3", "000003.txt: expected 16 finite numbers"),

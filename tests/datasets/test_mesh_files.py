@@ -11,7 +11,7 @@ import torch
 import trimesh
 
 from fusedplanes.cameras import Cameras
-from fusedplanes.datasets import asset_folder, gltf_file, mesh_parts, rasterize
+from fusedplanes.datasets import asset_folder, gltf_file, mesh_files, mesh_parts, rasterize
 from fusedplanes.datasets.mesh_files import load_mesh, texture_name
 from fusedplanes.errors import ConfigError, DataError
 
@@ -259,6 +259,10 @@ def test_a_buffer_elsewhere_is_an_error(tmp_path, gltf, write_glb):
         load_mesh(write_glb(document, name="asset/mesh.glb"))
 
 
+def primitive_of(document):
+    return document["meshes"][0]["primitives"][0]
+
+
 @pytest.mark.parametrize(
     ("damage", "message"),
     [
@@ -283,7 +287,22 @@ def test_a_buffer_elsewhere_is_an_error(tmp_path, gltf, write_glb):
         (lambda d: d["bufferViews"][0].update(byteOffset=-4), "reaches to byte"),
         (lambda d: d["bufferViews"][0].update(byteLength=10**9), "reaches to byte"),
         (lambda d: d["bufferViews"][0].update(byteStride=1), "does not fit"),
-        (lambda d: d["buffers"].clear(), "not valid glTF"),
+        (lambda d: d["buffers"].clear(), "entry 0 of buffers does not exist; there are 0"),
+        (lambda d: d["nodes"][0].update(mesh=-1), "not valid glTF: entry -1 of meshes does not exist; there are 1"),
+        (lambda d: d["nodes"][0].update(mesh=True), "entry True of meshes"),
+        (lambda d: d["nodes"][0].update(mesh=0.0), "entry 0.0 of meshes"),
+        (lambda d: d["nodes"][0].update(mesh=None), "entry None of meshes"),
+        (lambda d: d["nodes"][0].update(children=[-1]), "entry -1 of nodes"),
+        (lambda d: d.update(scene=-1), "entry -1 of scenes"),
+        (lambda d: d["scenes"][0].update(nodes=[-1]), "entry -1 of nodes"),
+        (lambda d: primitive_of(d)["attributes"].update(POSITION=-2), "entry -2 of accessors"),
+        (lambda d: primitive_of(d)["attributes"].update(NORMAL=-2), "entry -2 of accessors"),
+        (lambda d: primitive_of(d).update(indices=-1), "entry -1 of accessors"),
+        (lambda d: primitive_of(d).update(material=-1) or d.update(materials=[{}]), "entry -1 of materials"),
+        (lambda d: d["accessors"][0].update(bufferView=-2), "entry -2 of bufferViews"),
+        (lambda d: d["bufferViews"][0].update(buffer=-1), "entry -1 of buffers"),
+        (lambda d: d["nodes"].__setitem__(0, "node"), "entry 0 of nodes is no object"),
+        (lambda d: d.update(meshes={"0": d["meshes"][0]}), "its meshes are no list"),
         (lambda d: d["meshes"][0].update(primitives=[]), "no faces"),
         (lambda d: d["meshes"].clear(), "not valid glTF"),
         (lambda d: d.update(nodes="many"), "not valid glTF"),
@@ -301,6 +320,24 @@ def test_a_damaged_gltf_is_one_line_that_names_the_file(gltf, write_glb, damage,
         load_mesh(path)
     assert str(error.value).startswith(str(path))
     assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize("index", [-1, 7])
+@pytest.mark.parametrize("kind", ["textures", "images", "bufferViews"])
+def test_a_texture_reference_to_nowhere_is_refused(gltf, write_glb, png, four_colors, kind, index):
+    document, blob = gltf(
+        QUAD,
+        QUAD_FACES,
+        attributes={"TEXCOORD_0": [(0, 1), (1, 1), (1, 0), (0, 0)]},
+        material={"pbrMetallicRoughness": {"baseColorTexture": {"index": index if kind == "textures" else 0}}},
+        images=[png(four_colors)],
+    )
+    if kind == "images":
+        document["textures"][0]["source"] = index
+    if kind == "bufferViews":
+        document["images"][0]["bufferView"] = index
+    with pytest.raises(DataError, match=rf"mesh\.glb: .*entry {index} of {kind} does not exist"):
+        load_mesh(write_glb(document, blob, name="mesh.glb"))
 
 
 def test_a_face_that_names_a_missing_vertex(gltf, write_glb):
@@ -545,6 +582,21 @@ def test_ply_textures_by_vertex_and_by_corner(tmp_path, png, four_colors, order)
     assert len(load_mesh(path)[1]) == 1
 
 
+EXTRA_PLY = """ply
+format ascii 1.0
+element vertex 1
+property float x
+property float y
+property float z
+{}element face 1
+property list uchar int vertex_indices
+end_header
+0 0 0{}
+3 0 0 0
+"""
+"""A vertex with more properties, to be filled in with their values."""
+
+
 @pytest.mark.parametrize(
     ("data", "message"),
     [
@@ -566,13 +618,17 @@ def test_ply_textures_by_vertex_and_by_corner(tmp_path, png, four_colors, order)
         (ply("ascii", QUAD, [((0, 1, 7), ())]), "vertex 7 of 4"),
         (ply("<", QUAD, [((0, 1, -2), ())]), "vertex -2 of 4"),
         (ply("<", QUAD, [((0, 1), ())]), "no faces"),
+        (EXTRA_PLY.format("property float nx\n", " 0"), "its property ny is missing; expected .* nx, ny, nz"),
+        (EXTRA_PLY.format("property list uchar float nx\n", " 1 0"), "its property nx is a list"),
+        (EXTRA_PLY.format("property list uchar float s\nproperty float t\n", " 1 0 0"), "its property s is a list"),
+        (EXTRA_PLY.format("property list uchar float x\n", " 1 0"), "its property x is a list"),
         (ply("<", QUAD, []), "no faces"),
         (ply("ascii", [(0, 0, 0), (1, 0, 0), (2, 0, 0)], [((0, 1, 2), ())]), "degenerate"),
     ],
 )
 def test_a_damaged_ply_is_one_line(tmp_path, data, message):
     path = tmp_path / "mesh.ply"
-    path.write_bytes(data)
+    path.write_bytes(data.encode() if isinstance(data, str) else data)
     with pytest.raises(DataError, match=message) as error:
         load_mesh(path)
     assert "\n" not in str(error.value)
@@ -623,6 +679,44 @@ def test_stl_binary_and_ascii(tmp_path):
         path.write_bytes(damaged)
         with pytest.raises(DataError):
             load_mesh(path)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (
+            b"\xff" * 200,
+            "neither binary nor ASCII STL: its header claims 4294967295 faces, which take 214748364834 bytes",
+        ),
+        (b"solid \xe9" + b"\0" * 73 + struct.pack("<I", 2) + b"\xe9" * 50, "claims 2 faces, .* but there are 134"),
+        (b"\xe9" * 20, "neither binary nor ASCII STL: 20 bytes"),
+        (b"solid a\nfacet normal 0 0 1\nouter loop\nvertex 0 0 \xe9", "endsolid is missing"),
+        (b"<html>not found</html>", "neither binary nor ASCII STL"),
+    ],
+)
+def test_what_is_no_stl_is_said_of_the_file(tmp_path, data, message):
+    path = tmp_path / "mesh.stl"
+    path.write_bytes(data)
+    with pytest.raises(DataError, match=rf"mesh\.stl: .*{message}") as error:
+        load_mesh(path)
+    assert "\n" not in str(error.value) and "Module" not in str(error.value)
+
+
+def test_text_in_another_encoding_is_read(tmp_path, write_obj):
+    path = tmp_path / "mesh.stl"
+    corners = "vertex 0 0 0\nvertex 1 0 0\nvertex 0 0 2\n"
+    path.write_bytes(f"solid caf\xe9\nfacet normal 0 -1 0\n{corners}endfacet\nendsolid\n".encode("latin-1"))
+    assert len(loaded(path).faces) == 1
+    write_obj()
+    for name in ("quad.obj", "quad.mtl"):
+        (tmp_path / name).write_bytes(b"# caf\xe9\n" + (tmp_path / name).read_bytes())
+    assert seen_quarters(loaded(tmp_path / "quad.obj")) == opaque(UPRIGHT)
+
+
+def test_nothing_is_written_beside_a_mesh(tmp_path):
+    references = mesh_files._References(asset_folder.AssetFolder(tmp_path / "mesh.obj", None))
+    with pytest.raises(DataError, match="only read"):
+        references.write("mesh.mtl", b"")
 
 
 # Any format ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,11 @@
 """Run folders: what is saved, resumed, refused."""
 
+import contextlib
 import json
+import shutil
 import signal
+import subprocess
+import sys
 from dataclasses import replace
 
 import pytest
@@ -12,8 +16,10 @@ from fusedplanes.errors import CheckpointError, ConfigError, DataError
 from fusedplanes.planes.model import FusedPlanes, TriPlanes, load
 from fusedplanes.planes.run import data_folder, image_size, make_plan, read_config, train
 from fusedplanes.planes.stage_one import StageOne
+from fusedplanes.training.checkpoint import load_checkpoint, save_checkpoint
 from fusedplanes.training.log import read_log
 from fusedplanes.training.loop import TrainingInterrupted
+from fusedplanes.training.object_store import MemoryObjectStore
 
 
 @pytest.fixture(scope="module")
@@ -21,6 +27,17 @@ def run(tmp_path_factory, ellipsoids, small_config):
     out = tmp_path_factory.mktemp("runs") / "ellipsoids"
     train(ellipsoids, out, config=small_config(), watch_seconds=60, quiet=True)
     return out
+
+
+class Listed(list):
+    """A data set of given objects."""
+
+    @property
+    def ids(self):
+        return [item.id for item in self]
+
+    def __getitem__(self, key):
+        return super().__getitem__(self.ids.index(key) if isinstance(key, str) else key)
 
 
 def tensors_of(run):
@@ -92,10 +109,13 @@ def test_stopped_and_resumed_is_the_same_as_straight_through(
 
 def test_a_finished_run_resumed_changes_nothing(tmp_path, ellipsoids, small_config):
     config = small_config("tri-planes")
-    train(ellipsoids, tmp_path / "run", config=config, watch_seconds=0, quiet=True)
-    before = tensors_of(tmp_path / "run")
-    train(ellipsoids, tmp_path / "run", config=config, resume=True, watch_seconds=0, quiet=True)
-    assert_same(before, tensors_of(tmp_path / "run"))
+    first = train(ellipsoids, tmp_path / "run", config=config, quiet=True)
+    assert first.held_out_psnr > 5
+    run = tmp_path / "run"
+    before = {path: path.read_bytes() for path in run.rglob("*") if path.is_file()}
+    again = train(ellipsoids, run, config=config, resume=True, quiet=True)
+    assert {path: path.read_bytes() for path in run.rglob("*") if path.is_file()} == before
+    assert again == first
 
 
 def test_the_plan_scales_to_the_minutes_asked_for(ellipsoids, small_config):
@@ -119,7 +139,7 @@ def test_a_folder_with_something_in_it_is_never_overwritten_silently(tmp_path, r
 def test_the_class_that_is_asked_for_must_fit_the_run(tmp_path, run, ellipsoids, small_config):
     with pytest.raises(ConfigError, match=r"fusedplanes\.load"):
         TriPlanes.load(run)
-    with pytest.raises(CheckpointError, match="no such run"):
+    with pytest.raises(CheckpointError, match="no run folder"):
         load(tmp_path / "nothing")
     with pytest.raises(ConfigError, match="--data"):
         data_folder(run)
@@ -185,6 +205,10 @@ def test_objects_of_different_sizes_or_without_training_views_are_refused(ellips
     no_training = replace(item, split=("test",) * len(item.split))
     with pytest.raises(DataError, match="no view in split 'train'"):
         train([no_training], tmp_path / "run", config=small_config(), watch_seconds=0, quiet=True)
+    training_only = Listed([replace(item, split=("train",) * len(item.split))])
+    with pytest.raises(DataError, match="no view in split 'test' to preview"):
+        train(training_only, tmp_path / "run", config=small_config(), quiet=True)
+    assert not (tmp_path / "run").exists()
     with pytest.raises(DataError, match="no objects"):
         train([], tmp_path / "run", config=small_config(), watch_seconds=0, quiet=True)
 
@@ -203,3 +227,202 @@ def test_impossible_durations_are_refused(tmp_path, ellipsoids, small_config, mi
     with pytest.raises(ConfigError, match="minutes"):
         train(ellipsoids, tmp_path / "run", config=small_config(), minutes=minutes, quiet=True)
     assert not (tmp_path / "run").exists()
+
+
+# What a run was started with ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def stopped(tmp_path, ellipsoids, small_config, monkeypatch):
+    """A run of plain tri-planes that was interrupted at its second step."""
+    original = StageOne._warm_up_step
+    seen = []
+
+    def interrupted(self, index):
+        seen.append(index)
+        if index == 2 and seen.count(index) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return original(self, index)
+
+    monkeypatch.setattr(StageOne, "_warm_up_step", interrupted)
+    monkeypatch.setattr("fusedplanes.planes.plan.PROBE_SECONDS", 0.0)
+    with pytest.raises(TrainingInterrupted):
+        train(ellipsoids, tmp_path / "run", config=small_config("tri-planes"), watch_seconds=0, quiet=True)
+    monkeypatch.undo()
+    return tmp_path / "run"
+
+
+def darker(item):
+    return replace(item, images=item.images * 0.9)
+
+
+def fewer_views(item):
+    keep = torch.arange(len(item.split) - 5)
+    return replace(item, images=item.images[keep], cameras=item.cameras[keep], split=item.split[:-5])
+
+
+def moved(item):
+    poses = item.cameras.camera_to_world.clone()
+    poses[:, 0, 3] += 1e-3
+    return replace(item, cameras=replace(item.cameras, camera_to_world=poses))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda items: [darker(items[0]), *items[1:]],
+        lambda items: [moved(items[0]), *items[1:]],
+        lambda items: [fewer_views(item) for item in items],
+        lambda items: items[::-1],
+        lambda items: items[:-1],
+        lambda items: [*items, replace(items[0], id="extra")],
+    ],
+)
+def test_a_run_does_not_go_on_with_other_data(stopped, ellipsoids, small_config, change):
+    data = Listed(change(list(ellipsoids)))
+    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    with pytest.raises(ConfigError, match="the data set has changed since the run began"):
+        train(data, stopped, config=small_config("tri-planes"), resume=True, watch_seconds=0, quiet=True)
+    assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_run_stopped_before_its_first_checkpoint_begins_anew(tmp_path, ellipsoids, small_config, resume):
+    out = tmp_path / "run"
+    config = small_config("tri-planes")
+    train(ellipsoids, out, config=config, watch_seconds=0, quiet=True)
+    expected = tensors_of(out)
+    (out / "checkpoint.json").unlink()
+    train(ellipsoids, out, config=config, resume=resume, watch_seconds=0, quiet=True)
+    assert_same(expected, tensors_of(out))
+
+
+def test_a_run_that_is_being_written_is_not_replaced(stopped, ellipsoids, small_config):
+    from fusedplanes.training.object_store import hold_for_writing
+
+    with hold_for_writing(stopped / "objects"), pytest.raises(CheckpointError, match="another process is training"):
+        train(ellipsoids, stopped, config=small_config("tri-planes"), overwrite=True, watch_seconds=0, quiet=True)
+    assert load(stopped).object_ids == ellipsoids.ids
+
+
+# Files that were changed from outside ---------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("part", "change", "message"),
+    [
+        ("autoencoder", {"width": 10**12}, "width=1000000000000; it must be at most"),
+        ("autoencoder", {"width": 10**400}, "not a valid value|at most"),
+        ("autoencoder", {"decoder_blocks": 10**12}, "decoder_blocks=1000000000000"),
+        ("autoencoder", {"kernel_size": 1001}, "kernel_size=1001"),
+        ("autoencoder", {"width": 4096, "encoder_blocks": 64}, "blocks hold more than"),
+        ("autoencoder", {"width": 1024}, "the shared tensors do not fit"),
+        (None, {"background": [1.0, 1.0]}, "background"),
+        (None, {"background": [1.0, 1.0, 1.0, 1.0]}, "background"),
+        (None, {"background": [1.0, float("nan"), 1.0]}, "background"),
+        (None, {"background": [-5, 0, 0]}, "background"),
+        (None, {"background": [10**400, 0, 0]}, "background"),
+    ],
+)
+def test_impossible_sizes_are_refused_before_anything_is_made(tmp_path, run, part, change, message):
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    value = json.loads((out / "config.json").read_text())
+    (value["model"] if part is None else value["model"][part]).update(change)
+    (out / "config.json").write_text(json.dumps(value))
+    with pytest.raises((ConfigError, CheckpointError), match=message) as error:
+        load(out)
+    assert "\n" not in str(error.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "message"),
+    [
+        ("micro_planes", None, "micro_planes"),
+        ("weights", None, "weights"),
+        ("micro_planes", lambda t: t[:, :4], "has shape"),
+        ("weights", lambda t: t[:-1], "has shape"),
+        ("weights", lambda t: t.long(), "expected a tensor of floats"),
+        ("micro_planes", lambda t: t * float("nan"), "not finite"),
+        ("decoder.hidden_weight", lambda _: torch.zeros(2, 2), "decoder.hidden_weight"),
+    ],
+)
+def test_records_that_do_not_fit_the_model_are_refused(run, name, change, message):
+    model = load(run)
+    record = dict(model.store.read("ellipsoid_0"))
+    if change is None:
+        del record[name]
+    else:
+        record[name] = change(record.get(name))
+    other = load(run)
+    other.store = MemoryObjectStore()
+    other.store.write_many({"ellipsoid_0": record})
+    with pytest.raises(CheckpointError, match=message):
+        other.render("ellipsoid_0", Cameras.orbit(1, width=16, height=16))
+
+
+@pytest.mark.parametrize("value", [-1.0, 0.0])
+def test_shared_tensors_with_impossible_values_are_refused(tmp_path, run, value):
+    out = tmp_path / "run"
+    shutil.copytree(run, out)
+    checkpoint = load_checkpoint(out)
+    shared = dict(checkpoint.shared())
+    shared["latent_scale"] = torch.full_like(shared["latent_scale"], value)
+    with contextlib.closing(checkpoint.store(writable=True)) as store:
+        save_checkpoint(out, store, phase="finished", step=0, shared=shared)
+    with pytest.raises(CheckpointError, match="'latent_scale' holds impossible values"):
+        load(out)
+
+
+# Whatever the caller's process looks like -----------------------------------------------------------------------------
+
+
+def everything(model):
+    cameras = Cameras.orbit(2, width=16, height=16)
+    output, surface = model.render("ellipsoid_1", cameras), model.geometry("ellipsoid_1", cameras)
+    return {"color": output.color, "alpha": output.alpha, "depth": output.depth, "normals": surface.normals}
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_torch_s_default_dtype_changes_nothing(tmp_path, run, ellipsoids, small_config, dtype):
+    expected = everything(load(run))
+    torch.set_default_dtype(dtype)
+    try:
+        assert_same(everything(load(run)), expected)
+        train(ellipsoids, tmp_path / "run", config=small_config("tri-planes"), quiet=True)
+        trained = load(tmp_path / "run")
+        assert trained.render("ellipsoid_0", Cameras.orbit(1, width=16, height=16)).color.dtype == torch.float32
+    finally:
+        torch.set_default_dtype(torch.float32)
+
+
+def test_autocast_and_inference_mode_change_nothing(run):
+    expected = everything(load(run))
+    with torch.autocast("cpu"):
+        assert_same(everything(load(run)), expected)
+    with torch.inference_mode():
+        model = load(run)
+        assert_same(everything(model), expected)
+    assert_same(everything(model), expected)
+
+
+FORK = """
+import sys, torch, multiprocessing
+import fusedplanes as fp
+model = fp.load(sys.argv[1])
+cameras = fp.Cameras.orbit(1, width=16, height=16)
+expected = model.render("ellipsoid_0", cameras).color
+
+class Views(torch.utils.data.Dataset):
+    def __len__(self):
+        return 2
+    def __getitem__(self, index):
+        return model.render("ellipsoid_0", cameras).color
+
+for color in torch.utils.data.DataLoader(Views(), num_workers=1, multiprocessing_context="fork"):
+    torch.testing.assert_close(color[0], expected, atol=1e-4, rtol=0)
+"""
+
+
+def test_a_forked_loader_renders_in_plain_torch(run):
+    subprocess.run([sys.executable, "-c", FORK, str(run)], check=True, timeout=120)
