@@ -13,15 +13,12 @@ from __future__ import annotations
 import argparse
 import csv
 import json
-import os
-import platform
 import shutil
-import subprocess
 import sys
-from datetime import date
 from pathlib import Path
 
 import torch
+from machine import machine_facts
 
 from fusedplanes import datasets
 from fusedplanes.files import read_json, write_atomically, write_json
@@ -89,11 +86,6 @@ def picture(dataset, models: dict, rows: dict) -> torch.Tensor:
 
 def size_text(count: int) -> str:
     return f"{count} B" if count < 1000 else f"{count / 1000:.0f} kB" if count < 1e6 else f"{count / 1e6:.2f} MB"
-
-
-def commit() -> str:
-    result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
-    return result.stdout.strip() or "unknown"
 
 
 def table(rows: dict, facts: dict) -> str:
@@ -169,12 +161,7 @@ def main() -> None:
         }
         curves[name] = curve(run)
         print(f"{name}: {rows[method]['psnr']:.2f} dB, foreground {rows[method]['psnr_foreground']:.2f} dB", flush=True)
-    facts = {
-        "date": date.today().isoformat(),
-        "commit": commit(),
-        "machine": f"{os.cpu_count()} cores {platform.machine()}",
-        "torch": torch.__version__,
-    }
+    facts = machine_facts()
     write_json(results / "real_cars.json", {"facts": facts, "rows": rows, "curves": curves, "command": sys.argv[1:]})
     write_tables(results, rows, facts)
     save(results / "real_cars.png", picture(dataset, models, rows))

@@ -9,6 +9,8 @@ COMMANDS = {
     "demo": ("fusedplanes.cli.demo", "train on a small made-up class and leave pictures, a video and a report"),
     "data": ("fusedplanes.cli.data", "make a data set: `data make CLASS`, `data from-meshes DIR`, `data check DIR`"),
     "train": ("fusedplanes.cli.train", "train a class of objects from a data set"),
+    "add": ("fusedplanes.cli.add", "add new objects to a trained run"),
+    "objects": ("fusedplanes.cli.objects", "list, delete or merge the objects of a run: `objects list RUN`"),
     "render": ("fusedplanes.cli.render", "render an orbit video or still views of trained objects"),
     "evaluate": ("fusedplanes.cli.evaluate", "measure a run on held-out views"),
     "export": ("fusedplanes.cli.export", "write an object's planes or its mesh"),

@@ -8,7 +8,7 @@ per object, then over objects. Foreground PSNR counts only the object's mask dil
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from statistics import fmean
 
@@ -113,6 +113,7 @@ def evaluate(
     *,
     split: str = "test",
     objects: int | None = None,
+    only: Sequence[str] | None = None,
     progress: Callable[[int, int], None] | None = None,
 ) -> Evaluation:
     """Measure a model on the held-out views of the objects it holds.
@@ -121,6 +122,7 @@ def evaluate(
         dataset: the data set the objects come from.
         split: which views to render.
         objects: only the first so many; None takes all.
+        only: only these ids.
         progress: called with (done, total) after every object.
 
     Raises:
@@ -132,7 +134,7 @@ def evaluate(
     """
     if objects is not None and objects < 1:
         raise ConfigError(f"objects {objects}: evaluate at least 1, or all")
-    ids = [name for name in dataset.ids if name in model.store]
+    ids = [name for name in dataset.ids if name in model.store and (only is None or name in only)]
     if not ids:
         raise DataError("evaluate: the data set holds none of the model's objects; give the one it was trained on")
     background = model.config.model.background_color

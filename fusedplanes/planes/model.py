@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from functools import partial
 from pathlib import Path
+from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -97,6 +98,7 @@ class PlanesModel:
         self.config = config
         self.shared = SharedParts(config.model) if shared is None else shared
         self.store = MemoryObjectStore() if store is None else store
+        self.stage_one_objects: int | None = None
         self._background_latents: dict[tuple[int, int], Tensor] = {}
 
     @classmethod
@@ -117,8 +119,9 @@ class PlanesModel:
         """
         from fusedplanes.planes.run import open_run
 
-        config, shared, store = open_run(run)
+        config, shared, store, stage_one_objects = open_run(run)
         model = cls(config, shared.to(device).eval().requires_grad_(False), store)
+        model.stage_one_objects = stage_one_objects
         if config.method not in cls.METHODS:
             raise ConfigError(f"{run}: holds a {config.method} model; open it with fusedplanes.load")
         return model
@@ -154,6 +157,43 @@ class PlanesModel:
         if not math.isfinite(t):
             raise DataError(f"interpolate: t is {t}; expected a finite number, 0 for a and 1 for b")
         return self.object_planes(a).interpolate(self.object_planes(b), t)
+
+    def fit(
+        self,
+        images: Tensor,
+        cameras: Cameras,
+        *,
+        mode: Literal["weights", "weights+micro"] = "weights+micro",
+        share: float = 0.25,
+        seed: int = 0,
+    ) -> ObjectPlanes:
+        """Fit a new object to views of it; the model itself, and every object in it, stays as it is.
+
+        The weights start from least squares over the base planes, with the weights of known objects as a prior; micro
+        planes start from zero.
+
+        Args:
+            images: ``[V, H, W, 3 or 4]`` in [0, 1], sRGB, of the size the model was trained on; alpha is straight.
+            cameras: ``V`` cameras, with the object inside the field's box [-1, 1]^3.
+            mode: "weights" finds the mix of base planes alone, which is best for one to three views; "weights+micro"
+                the micro planes too.
+            share: steps, as a share of those that training gave each object.
+            seed: of the order of views and rays.
+
+        Returns:
+            The object, which every method accepts in place of an id.
+
+        Raises:
+            DataError: images and cameras do not fit each other or the model.
+            ConfigError: ``mode`` is unknown.
+
+        Example:
+            >>> new = model.fit(images, cameras, mode="weights")  # doctest: +SKIP
+            >>> model.render(new, Cameras.orbit(8)).color  # doctest: +SKIP
+        """
+        from fusedplanes.planes.add import fit
+
+        return fit(self, images, cameras, mode=mode, share=share, seed=seed)
 
     def composed(self, item: str | ObjectPlanes) -> tuple[Tensor, dict[str, Tensor]]:
         """Composed planes ``[3, H, W, C]`` and the field decoder of an object."""

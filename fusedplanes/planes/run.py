@@ -181,6 +181,8 @@ def train(
 
 
 FINISHED = "finished"
+STAGE_ONE_OBJECTS = "stage_one_objects"
+"""Metadata of a checkpoint: how many objects were trained together; those added later are not among them."""
 
 
 class _Clock:
@@ -375,11 +377,16 @@ def data_folder(run: str | Path) -> tuple[Path, int | None]:
     return Path(path), size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
-def image_size(run: str | Path) -> int:
-    """Width of the training images in pixels."""
+def training_size(run: str | Path) -> tuple[int, int] | None:
+    """Width and height of the training images in pixels; None where the run does not say."""
     size = _config_file(run).get("image_size")
-    valid = isinstance(size, list) and size and isinstance(size[0], int)
-    return size[0] if valid and 1 <= size[0] <= 16384 else 128
+    valid = isinstance(size, list) and len(size) == 2 and all(type(side) is int and 1 <= side <= 16384 for side in size)
+    return tuple(size) if valid else None
+
+
+def image_size(run: str | Path) -> int:
+    """Width of the training images in pixels; 128 where the run does not say."""
+    return (training_size(run) or (128, 128))[0]
 
 
 def _config_file(run: str | Path) -> dict:
@@ -397,8 +404,8 @@ def _config_file(run: str | Path) -> dict:
     return value
 
 
-def open_run(run: str | Path) -> tuple[RunConfig, SharedParts, DiskObjectStore]:
-    """What a model is made of, read from a run folder.
+def open_run(run: str | Path) -> tuple[RunConfig, SharedParts, DiskObjectStore, int]:
+    """What a model is made of, read from a run folder, and how many objects were trained together.
 
     Raises:
         CheckpointError: no run, a damaged one, or one of a newer version.
@@ -416,4 +423,5 @@ def open_run(run: str | Path) -> tuple[RunConfig, SharedParts, DiskObjectStore]:
         raise CheckpointError(f"{run}: shared tensor '{broken or 'latent_scale'}' holds impossible values; restore it")
     shared = SharedParts(config.model)
     shared.load_state_dict(tensors)
-    return config, shared, checkpoint.store()
+    store = checkpoint.store()
+    return config, shared, store, checkpoint.metadata.get(STAGE_ONE_OBJECTS, len(store))

@@ -25,6 +25,7 @@ from fusedplanes.planes.config import PhaseConfig, RunConfig
 from fusedplanes.planes.model import (
     DECODER_PREFIX,
     PlanesModel,
+    SharedParts,
     initial_object,
     latent_cameras,
     object_from_record,
@@ -95,17 +96,26 @@ class StageOne:
         config: the run's configuration.
         views: training views of every object.
         device: where steps run.
+        shared: trained shared parts to go on from, whose latent statistics stay as they are; fresh ones if not given.
     """
 
-    def __init__(self, config: RunConfig, views: TrainingViews, *, device: str | torch.device = "cpu") -> None:
+    def __init__(
+        self,
+        config: RunConfig,
+        views: TrainingViews,
+        *,
+        device: str | torch.device = "cpu",
+        shared: SharedParts | None = None,
+    ) -> None:
         self.config, self.views, self.device = config, views, torch.device(device)
         torch.manual_seed(config.training.seed)
-        self.model = PlanesModel(config)
+        self.model = PlanesModel(config, shared)
         self.shared = self.model.shared.to(self.device)
+        self.keeps_statistics = shared is not None
         generator = torch.Generator().manual_seed(config.training.seed)
         first = [initial_object(config.model, generator) for _ in views.ids]
-        self.trained = tuple(first[0])
-        tensors = {name: torch.stack([item[name] for item in first]) for name in self.trained}
+        self.own = self.trained = tuple(first[0])
+        tensors = {name: torch.stack([item[name] for item in first]) for name in self.own}
         tensors["world_from_source"] = torch.stack([matrix.float() for matrix in views.world_from_source])
         self.table = ObjectTable(views.ids, tensors)
         self.object_adam = ObjectAdam(self.table, betas=BETAS)
@@ -124,7 +134,8 @@ class StageOne:
                 training=AutoencoderTraining(bfloat16=self.bfloat16),
             )
             self.phases.append(Phase("autoencoder", training.autoencoder_steps, self._autoencoder_step))
-        self.phases.append(Phase("warm-up", training.warm_up.steps, self._warm_up_step))
+        if training.warm_up.steps:
+            self.phases.append(Phase("warm-up", training.warm_up.steps, self._warm_up_step))
         if training.joint is not None:
             self.phases.append(Phase("joint", training.joint.steps, self._joint_step))
         self._batches = {
@@ -155,9 +166,12 @@ class StageOne:
         if self.shared.autoencoder is None:
             self.targets = RayTargets.colors(self.views, background)
             return
+        if phase == "joint" and self.config.training.joint.shifted_views:
+            self.model.forget_background()
+            return
         self.latents = LatentCache.build(self.shared.autoencoder, self.views.images, background)
         self.model.forget_background()
-        if first_step == 0:
+        if first_step == 0 and not self.keeps_statistics:
             # An encoder that is being trained moves on, and the scale of its latents is part of what it is trained in.
             self.shared.latent_mean.copy_(self.latents.mean)
             self.shared.latent_scale.copy_(self.latents.scale)
@@ -287,7 +301,9 @@ class StageOne:
     # Parameters ---------------------------------------------------------------------------------------------------
 
     def _compose(self, rows: Tensor) -> tuple[dict[str, Tensor], Tensor, dict[str, Tensor]]:
-        leaves = {name: self.table.tensors[name][rows].to(self.device).requires_grad_() for name in self.trained}
+        leaves = {name: self.table.tensors[name][rows].to(self.device) for name in self.own}
+        for name in self.trained:
+            leaves[name].requires_grad_()
         planes = compose_planes(leaves["micro_planes"], leaves["weights"], self.shared.base_planes)
         if self.shared.decoder is not None:
             return leaves, planes, self.shared.decoder.tensors()

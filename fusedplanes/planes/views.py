@@ -36,6 +36,11 @@ class TrainingViews:
     world_from_source: list[Tensor]
 
     @classmethod
+    def of_images(cls, ids: list[str], images: list[Tensor], cameras: list[Cameras]) -> TrainingViews:
+        """Views that are in memory: per object ``[V, H, W, 3 or 4]`` in [0, 1], and ``V`` cameras."""
+        return cls(ids, [_bytes(item) for item in images], cameras, [torch.eye(4, dtype=torch.float32) for _ in ids])
+
+    @classmethod
     def read(cls, dataset: MultiViewDataset, *, split: str = "train") -> TrainingViews:
         """Load one split of every object.
 
@@ -47,11 +52,8 @@ class TrainingViews:
             chosen = item.views(split)
             if len(chosen.split) == 0:
                 raise DataError(f"object '{item.id}': no view in split '{split}'")
-            images = chosen.images
-            if images.shape[-1] == 3:
-                images = torch.cat([images, torch.ones_like(images[..., :1])], -1)
             views.ids.append(item.id)
-            views.images.append((images * 255 + 0.5).to(torch.uint8))
+            views.images.append(_bytes(chosen.images))
             views.cameras.append(chosen.cameras.to(torch.float32))
             views.world_from_source.append(item.world_from_source)
         if not views.ids:
@@ -87,6 +89,13 @@ class TrainingViews:
     def colors(self, index: int, chosen: Tensor, background: Tensor) -> Tensor:
         """Views ``chosen`` of an object over a background colour, ``[n, H, W, 3]`` float32."""
         return composite_over(self.images[index][chosen].float() / 255, background)
+
+
+def _bytes(images: Tensor) -> Tensor:
+    """``[V, H, W, 3 or 4]`` in [0, 1] as RGBA bytes."""
+    if images.shape[-1] == 3:
+        images = torch.cat([images, torch.ones_like(images[..., :1])], -1)
+    return (images * 255 + 0.5).to(torch.uint8)
 
 
 def shift_views(images: Tensor, cameras: Cameras, limit: int, generator: torch.Generator) -> tuple[Tensor, Cameras]:

@@ -57,6 +57,16 @@ class Ellipsoids:
         return (self[index] for index in range(len(self)))
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _short_probes():
+    """How long a step takes is nothing that a test asks."""
+    from fusedplanes.planes import plan
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(plan, "PROBE_SECONDS", 0.0)
+        yield
+
+
 @pytest.fixture(scope="session")
 def ellipsoids() -> Ellipsoids:
     return Ellipsoids(5)

@@ -1,0 +1,26 @@
+"""What a measurement was made on: part of every table."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+from datetime import date
+
+import torch
+
+
+def machine_facts() -> dict[str, str]:
+    """Date, commit, machine and torch version, in words."""
+    return {
+        "date": date.today().isoformat(),
+        "commit": commit(),
+        "machine": f"{os.cpu_count()} cores {platform.machine()}",
+        "torch": torch.__version__,
+    }
+
+
+def commit() -> str:
+    """The short name of the commit that is checked out."""
+    result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    return result.stdout.strip() or "unknown"

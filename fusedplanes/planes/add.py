@@ -1,0 +1,264 @@
+"""New objects for a trained class: fitted from images in memory, or added to a run folder.
+
+Objects are trained in groups and a group is stored as soon as it is done, so an interruption costs at most one group;
+adding again passes over what is stored already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import shlex
+import time
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from fusedplanes.cameras import Cameras
+from fusedplanes.errors import CheckpointError, ConfigError, DataError
+from fusedplanes.fields import ObjectPlanes
+from fusedplanes.multiview import MultiViewDataset
+from fusedplanes.planes.config import RunConfig
+from fusedplanes.planes.evaluate import Quality, evaluate
+from fusedplanes.planes.model import PlanesModel, SharedParts
+from fusedplanes.planes.run import FINISHED, STAGE_ONE_OBJECTS, read_config, training_size
+from fusedplanes.planes.stage_two import MODES, SHARE, Mode, StageTwo, stage_two_config
+from fusedplanes.planes.views import TrainingViews
+from fusedplanes.training.checkpoint import load_checkpoint, save_checkpoint
+from fusedplanes.training.log import TrainingLog
+from fusedplanes.training.loop import TrainingInterrupted, run_phase
+from fusedplanes.training.object_store import ObjectStore
+
+GROUP = 64
+"""Objects that are trained together and stored together."""
+
+
+@dataclass(frozen=True)
+class AddSummary:
+    """What `add` reports.
+
+    Attributes:
+        run: the run folder.
+        added: ids that were added, in order.
+        skipped: ids that were stored before.
+        seconds: training time.
+        steps_per_object: how often each new object was in a batch, on average.
+        old_before, old_after: quality of the objects of before on their held-out views, where the shared parts were
+            trained on; None where they are frozen and nothing can have changed.
+    """
+
+    run: str
+    added: tuple[str, ...]
+    skipped: tuple[str, ...]
+    seconds: float
+    steps_per_object: float
+    old_before: Quality | None = None
+    old_after: Quality | None = None
+
+    def to_json(self) -> dict:
+        """The summary as plain values."""
+        return asdict(self)
+
+    def text(self) -> str:
+        """One line for people."""
+        per_object = self.seconds / max(len(self.added), 1)
+        line = f"{self.run}: {len(self.added)} objects added in {self.seconds:.0f} s ({per_object:.1f} s per object)"
+        if self.skipped:
+            line += f"; {len(self.skipped)} were there before"
+        if self.old_before is None:
+            return line + "; the objects of before are untouched"
+        change = self.old_after.psnr_foreground - self.old_before.psnr_foreground
+        return line + (
+            f"; the objects of before went from {self.old_before.psnr_foreground:.2f} to "
+            f"{self.old_after.psnr_foreground:.2f} dB foreground PSNR ({change:+.2f})"
+        )
+
+
+def fit(
+    model: PlanesModel,
+    images: Tensor,
+    cameras: Cameras,
+    *,
+    mode: Mode = "weights+micro",
+    share: float = SHARE,
+    seed: int = 0,
+) -> ObjectPlanes:
+    """Fit one new object to a trained class; the model itself does not change. See `PlanesModel.fit`."""
+    images = torch.as_tensor(images)
+    if images.dim() != 4 or images.shape[-1] not in (3, 4) or not images.is_floating_point():
+        raise DataError(f"images: {images.dtype} of shape {tuple(images.shape)}; expected floats [V, H, W, 3 or 4]")
+    if not bool(((images >= 0) & (images <= 1)).all()):
+        raise DataError("images: values outside [0, 1]; divide bytes by 255")
+    if tuple(images.shape[:3]) != (*cameras.batch_shape, cameras.height, cameras.width) or len(images) == 0:
+        raise DataError(
+            f"images: {tuple(images.shape[:3])} views, height and width, but the cameras are "
+            f"{(*cameras.batch_shape, cameras.height, cameras.width)}; expected the same, and at least one view"
+        )
+    views = TrainingViews.of_images(["object"], [images.float().cpu()], [cameras.to("cpu", torch.float32)])
+    old = model.stage_one_objects or len(model.store)
+    stage = _stage(model.config, model.shared, model.store, views, mode, share, seed, model.device, old=old)
+    for phase in stage.phases:
+        stage.prepare(phase.name)
+        for step in range(phase.steps):
+            phase.step(step)
+    return stage.object_planes("object")
+
+
+def add(
+    run: str | Path,
+    dataset: MultiViewDataset,
+    *,
+    mode: Mode = "weights+micro",
+    share: float = SHARE,
+    finetune_base: bool = False,
+    check_on: MultiViewDataset | None = None,
+    device: str | torch.device = "cpu",
+    seed: int = 0,
+    quiet: bool = False,
+) -> AddSummary:
+    """Add a data set's objects to a finished run.
+
+    Base planes, field decoder and autoencoder are frozen, so objects of before cannot change.
+
+    Args:
+        run: the run folder.
+        dataset: the new objects; those whose id is stored already are passed over.
+        mode: "weights" stores a mix of base planes only, "weights+micro" micro planes too.
+        share: steps of each object, as a share of those that stage 1 gave its own.
+        finetune_base: train the shared parts on with the new objects, as published. Old objects go stale to some
+            degree; ``check_on`` tells how much.
+        check_on: with ``finetune_base``, the data set of the old objects, which are measured before and after.
+        device: where training runs.
+        seed: of every random choice.
+        quiet: no progress on standard error.
+
+    Returns:
+        What was added, and what it cost the objects of before.
+
+    Raises:
+        CheckpointError: no finished run, or it cannot be written to.
+        ConfigError: ``mode`` or ``share`` is out of range.
+        DataError: images of another size than the run's, or no views.
+        TrainingInterrupted: Ctrl-C; groups that were done are stored.
+
+    Example:
+        >>> add("runs/cars", fusedplanes.datasets.load("more_cars")).added  # doctest: +SKIP
+        ('car_100', 'car_101')
+    """
+    if not 0 < share <= 100:
+        raise ConfigError(f"share {share}: choose a number above 0, such as {SHARE}")
+    if mode not in MODES:
+        raise ConfigError(f"mode '{mode}' does not exist; choose {' or '.join(MODES)}")
+    run, config = Path(run), read_config(run)
+    config = replace(config, training=replace(config.training, seed=seed))
+    checkpoint = load_checkpoint(run)
+    if checkpoint.phase != FINISHED:
+        raise CheckpointError(f"{run}: is still in its {checkpoint.phase} phase; finish it with `train --resume`")
+    with contextlib.closing(checkpoint.store(writable=True)) as store:
+        skipped = tuple(name for name in dataset.ids if name in store)
+        new = [name for name in dataset.ids if name not in store]
+        old = list(store.ids)
+        shared = SharedParts(config.model)
+        shared.load_state_dict(checkpoint.shared())
+        shared.to(device).eval()
+        before = _quality(config, shared, store, check_on, old) if finetune_base and new else None
+        size = len(new) if finetune_base else GROUP
+        added: list[str] = []
+        seconds, visits = 0.0, 0.0
+        metadata = {STAGE_ONE_OBJECTS: len(old), **checkpoint.metadata}
+        with contextlib.closing(TrainingLog(run / "log.jsonl")) as log:
+            for first in range(0, len(new), max(size, 1)):
+                names = new[first : first + size]
+                views = TrainingViews.read([dataset[name] for name in names])
+                _check_size(run, views)
+                stage = _stage(
+                    config,
+                    shared,
+                    store,
+                    views,
+                    mode,
+                    share,
+                    seed,
+                    device,
+                    old=metadata[STAGE_ONE_OBJECTS],
+                    train_shared=finetune_base,
+                )
+                start = time.perf_counter()
+                try:
+                    _train(stage, log, quiet)
+                except TrainingInterrupted as stop:
+                    again = (
+                        f"fusedplanes add {shlex.quote(str(run))} {shlex.quote(str(getattr(dataset, 'path', 'DATA')))}"
+                    )
+                    message = f"stopped; {len(added)} of {len(new)} new objects are stored; go on with: {again}"
+                    raise TrainingInterrupted(message, stop.phase, stop.step, stop.exit_status) from None
+                seconds += time.perf_counter() - start
+                visits += sum(phase.steps * batch_size(stage, phase.name) for phase in stage.phases)
+                save_checkpoint(
+                    run,
+                    store,
+                    phase=FINISHED,
+                    step=checkpoint.step,
+                    shared=shared.state_dict(),
+                    table=stage.table,
+                    metadata=metadata,
+                )
+                added += names
+        after = _quality(config, shared, store, check_on, old) if before is not None else None
+    return AddSummary(str(run), tuple(added), skipped, seconds, visits / max(len(added), 1), before, after)
+
+
+def batch_size(stage: StageTwo, phase: str) -> int:
+    """Objects in a batch of a phase."""
+    training = stage.config.training
+    chosen = training.warm_up if phase == "warm-up" else training.joint
+    return min(chosen.objects_per_batch, len(stage.table))
+
+
+def _stage(
+    config: RunConfig,
+    shared: SharedParts,
+    store: ObjectStore,
+    views: TrainingViews,
+    mode: Mode,
+    share: float,
+    seed: int,
+    device: str | torch.device,
+    *,
+    old: int,
+    train_shared: bool = False,
+) -> StageTwo:
+    known = store.ids
+    if not known:
+        raise DataError("the model has no object yet that could tell what weights are likely; train it first")
+    weights = torch.stack([record["weights"].float() for record in store.read_many(known).values()])
+    config = replace(config, training=replace(config.training, seed=seed))
+    config = stage_two_config(config, old=old, new=len(views), share=share, train_shared=train_shared)
+    return StageTwo(config, views, shared=shared, known=weights, mode=mode, device=device)
+
+
+def _check_size(run: Path, views: TrainingViews) -> None:
+    """Latent cells of another size of image show another part of the object."""
+    width, height = training_size(run) or views.size
+    if views.size != (width, height):
+        raise DataError(
+            f"images of {views.size[0]}x{views.size[1]} pixels; this run was trained on {width}x{height}; "
+            f"resample them with --size {max(width, height)}"
+        )
+
+
+def _train(stage: StageTwo, log: TrainingLog, quiet: bool) -> None:
+    for phase in stage.phases:
+        stage.prepare(phase.name)
+        run_phase(f"add {phase.name}", phase.steps, phase.step, log=log, quiet=quiet)
+    stage.object_adam.drop(stage.table.ids)
+
+
+def _quality(
+    config: RunConfig, shared: SharedParts, store: ObjectStore, dataset: MultiViewDataset | None, ids: Sequence[str]
+) -> Quality | None:
+    if dataset is None:
+        return None
+    return evaluate(PlanesModel(config, shared, store), dataset, only=ids).average
