@@ -12,8 +12,9 @@ import time
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import ExitStack, contextmanager, nullcontext, suppress
 from dataclasses import asdict, dataclass, replace
+from fnmatch import fnmatch
 from pathlib import Path
 from typing import Protocol
 
@@ -24,6 +25,8 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 
 from fusedplanes.cameras import Cameras
 from fusedplanes.datasets import camera_rigs, frames, layout, procedural, rasterize, ray_cast
+from fusedplanes.datasets.archive import SUFFIXES as ARCHIVES
+from fusedplanes.datasets.archive import is_archive, unpacked
 from fusedplanes.datasets.ids import unique_ids
 from fusedplanes.datasets.mesh_files import SUFFIXES, UP_AXES, load_mesh
 from fusedplanes.datasets.shading import check_options
@@ -209,6 +212,7 @@ def from_meshes(
     lighting: str = "fixed",
     samples: int = 4,
     depth: bool = False,
+    match: str = "*",
     up: str = "auto",
     licence: str | None = None,
     workers: int | None = None,
@@ -221,8 +225,10 @@ def from_meshes(
     plain and unique name. An interrupted run is resumed by calling it again; files that were added since are made.
 
     Args:
-        mesh_dir: searched recursively; hidden files and folders are passed over.
+        mesh_dir: searched recursively; hidden files and folders are passed over. Or an archive of meshes (.zip, .sh3f,
+            .tar, .tar.gz), which is unpacked to a temporary folder.
         out: folder of the data set, made if missing.
+        match: only files whose relative path matches this pattern, such as "*chair*"; case does not count.
         up: "y", "z" or "auto", see `load_mesh`.
         licence: what the images may be used for, recorded in the data set.
         views, size, cameras, lighting, samples, depth, workers, overwrite, quiet: see `make_class`.
@@ -238,16 +244,21 @@ def from_meshes(
     if up not in ("auto", "y", "z"):
         raise ConfigError(f"up '{up}': choose auto, y or z")
     rendering = _rendering(views, size, cameras, lighting, samples, depth)
-    folder = Path(mesh_dir)
-    names = find_meshes(folder)
-    sources = [_FileSource(item, folder, name, up) for name, item in unique_ids(names).items()]
-    made_with = {"meshes": folder.resolve().name, "up": up, **asdict(rendering)}
-    report = _make(sources, Path(out), rendering, made_with, licence, workers, overwrite, quiet)
+    place = Path(mesh_dir)
+    with unpacked(place) if is_archive(place) else nullcontext(place) as folder:
+        names = [name for name in find_meshes(folder, place) if fnmatch(name.lower(), match.lower())]
+        if not names:
+            raise DataError(f"{place}: no mesh file's path matches '{match}'; `*chair*` matches all with chair in it")
+        sources = [_FileSource(item, folder, name, up) for name, item in unique_ids(names).items()]
+        made_with = {"meshes": place.resolve().name, "up": up, **asdict(rendering)}
+        if match != "*":
+            made_with["match"] = match
+        report = _make(sources, Path(out), rendering, made_with, licence, workers, overwrite, quiet)
     if not report.made and not report.skipped:
         first = report.failed[0]
         _remove_if_empty(Path(out))
         raise DataError(
-            f"{folder}: none of {len(names)} mesh files could be made; the first, {first.source}: {first.reason}"
+            f"{place}: none of {len(names)} mesh files could be made; the first, {first.source}: {first.reason}"
         )
     return report
 
@@ -279,16 +290,16 @@ def _rendering(views: int | None, size: int, cameras: str, lighting: str, sample
 # Files and ids ------------------------------------------------------------------------------------------------------
 
 
-def find_meshes(folder: Path) -> list[str]:
-    """Mesh files under a folder as sorted relative paths with forward slashes.
+def find_meshes(folder: Path, place: Path) -> list[str]:
+    """Mesh files under a folder as sorted relative paths with forward slashes; ``place`` is what errors name.
 
     Raises:
         DataError: no such folder, or it has no mesh file.
     """
     if folder.is_file():
-        raise DataError(f"{folder}: is a file; name the folder it lies in")
+        raise DataError(f"{place}: is a file; name the folder it lies in, or an archive ({', '.join(ARCHIVES)})")
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; name one that holds {', '.join(UP_AXES)} files")
+        raise DataError(f"{place}: no such folder; name one that holds {', '.join(UP_AXES)} files")
     found = []
     for parent, folders, files in os.walk(folder):
         folders[:] = [name for name in folders if not name.startswith((".", "__MACOSX"))]
@@ -296,7 +307,7 @@ def find_meshes(folder: Path) -> list[str]:
             if not name.startswith(".") and name.lower().endswith(SUFFIXES):
                 found.append((Path(parent) / name).relative_to(folder).as_posix())
     if not found:
-        raise DataError(f"{folder}: no mesh files found; expected {', '.join(UP_AXES)} here or in sub-folders")
+        raise DataError(f"{place}: no mesh files found; expected {', '.join(UP_AXES)} here or in sub-folders")
     return sorted(found)
 
 

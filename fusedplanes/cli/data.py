@@ -68,7 +68,9 @@ class FromMeshes(RenderingOptions):
     """Render every .glb, .gltf, .obj, .ply and .stl file of a folder and its sub-folders."""
 
     mesh_dir: Positional[Path]
-    """Folder of mesh files."""
+    """Folder of mesh files, or an archive of them (.zip, .sh3f, .tar, .tar.gz)."""
+    match: str = "*"
+    """Only files whose path matches this pattern, such as "*chair*"; case does not count."""
     up: Literal["auto", "y", "z"] = "auto"
     """Up axis of .obj, .ply and .stl files; auto takes y for .obj and z for the others. glTF is y-up by definition."""
     licence: str = ""
@@ -119,7 +121,9 @@ def _from_meshes(arguments: list[str]) -> None:
     options = parse(FromMeshes, arguments, "data from-meshes")
     from fusedplanes.datasets import from_meshes
 
-    report = from_meshes(options.mesh_dir, up=options.up, licence=options.licence or None, **_rendering(options))
+    report = from_meshes(
+        options.mesh_dir, match=options.match, up=options.up, licence=options.licence or None, **_rendering(options)
+    )
     _tell(report, options)
 
 

@@ -10,6 +10,7 @@ from typing import Literal
 from tyro.conf import Positional
 
 from fusedplanes.cli.options import ComputeOptions, choose_device, parse
+from fusedplanes.errors import DataError
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,7 +35,9 @@ def main(arguments: list[str]) -> None:
     from fusedplanes.planes.model import load
 
     model = load(options.run, device=choose_device(options.device))
-    item = options.object or model.object_ids[0]
+    item = options.object or next(iter(model.object_ids), None)
+    if item is None:
+        raise DataError(f"{options.run}: has no object to export")
     out = options.out or Path(f"{item}.{'safetensors' if options.format == 'planes' else 'glb'}")
     if options.format == "planes":
         export_planes(model, item, out)

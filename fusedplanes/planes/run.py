@@ -117,6 +117,8 @@ def train(
         >>> fp.train(data, "runs/cars", config=fp.preset("small"))  # doctest: +SKIP
     """
     _check_minutes(minutes)
+    if not (math.isfinite(watch_seconds) and watch_seconds >= 0):
+        raise ConfigError(f"watch {watch_seconds}: choose seconds between previews, or 0 for none")
     out = Path(out)
     replaced = _claim(out, resume, overwrite)
     if resume and replaced:
@@ -181,6 +183,7 @@ def train(
 
 
 FINISHED = "finished"
+MOST_MINUTES = 1_000_000
 STAGE_ONE_OBJECTS = "stage_one_objects"
 """Metadata of a checkpoint: how many objects were trained together; those added later are not among them."""
 
@@ -333,8 +336,8 @@ def _claim(out: Path, resume: bool, overwrite: bool) -> bool:
 
 
 def _check_minutes(minutes: float) -> None:
-    if not (math.isfinite(minutes) and minutes >= 0):
-        raise ConfigError(f"minutes {minutes}: choose a number from 0 up; 0 keeps the preset's steps")
+    if not 0 <= minutes <= MOST_MINUTES:
+        raise ConfigError(f"minutes {minutes}: choose 0 to {MOST_MINUTES}; 0 keeps the preset's steps")
 
 
 def make_plan(config: RunConfig, data: MultiViewDataset | TrainingViews, *, minutes: float = 0.0, device="cpu") -> Plan:

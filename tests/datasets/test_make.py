@@ -133,8 +133,8 @@ def test_two_runs_do_not_write_into_one_folder(tmp_path):
         ({"name": "dragons"}, r"class 'dragons': choose one of .*cars"),
         ({"objects": 0}, "objects 0"),
         ({"seed": -1}, "seed -1"),
-        ({"views": 0}, "0 views"),
-        ({"size": 0}, "0 pixels"),
+        ({"views": 0}, "views 0"),
+        ({"size": 0}, "size 0"),
         ({"size": 9000}, "at most 8192"),
         ({"size": 8192, "views": 100}, "exceed 16 GiB"),
         ({"cameras": "ring"}, "cameras 'ring'"),
@@ -241,7 +241,9 @@ def test_a_file_added_since_is_made_by_the_next_run(tmp_path, collection, textur
 
 
 def test_nothing_to_make_is_an_error(tmp_path, collection):
-    with pytest.raises(DataError, match=r"none of 1 mesh files could be made; the first: the file is cut off"):
+    with pytest.raises(
+        DataError, match=r"none of 1 mesh files could be made; the first, broken.GLB: the file is cut off"
+    ):
         from_meshes_only(collection, tmp_path, "a/broken.GLB")
     (tmp_path / "empty").mkdir()
     with pytest.raises(DataError, match=r"no mesh files found; expected \.glb, \.gltf, \.obj"):

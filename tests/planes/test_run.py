@@ -222,10 +222,11 @@ def test_replacing_a_run_with_data_that_cannot_be_read_keeps_the_run(tmp_path, e
     assert_same(before, tensors_of(out))
 
 
-@pytest.mark.parametrize("minutes", [-1.0, float("nan"), float("inf")])
-def test_impossible_durations_are_refused(tmp_path, ellipsoids, small_config, minutes):
-    with pytest.raises(ConfigError, match="minutes"):
-        train(ellipsoids, tmp_path / "run", config=small_config(), minutes=minutes, quiet=True)
+@pytest.mark.parametrize("name", ["minutes", "watch_seconds"])
+@pytest.mark.parametrize("value", [-1.0, float("nan"), float("inf")])
+def test_impossible_durations_are_refused(tmp_path, ellipsoids, small_config, name, value):
+    with pytest.raises(ConfigError, match=name.split("_")[0]):
+        train(ellipsoids, tmp_path / "run", config=small_config(), quiet=True, **{name: value})
     assert not (tmp_path / "run").exists()
 
 
