@@ -175,7 +175,7 @@ class PlanesModel:
         Args:
             images: ``[V, H, W, 3 or 4]`` in [0, 1], sRGB, of the size the model was trained on; alpha is straight.
             cameras: ``V`` cameras, with the object inside the field's box [-1, 1]^3.
-            mode: "weights" finds the mix of base planes alone, which is best for one to three views; "weights+micro"
+            mode: "weights" finds the mix of base planes alone, which is best for a single view; "weights+micro"
                 the micro planes too.
             share: steps, as a share of those that training gave each object.
             seed: of the order of views and rays.
