@@ -21,7 +21,7 @@ class Add(ComputeOptions):
     data: Positional[Path]
     """Data set with the new objects, of the run's image size."""
     mode: Literal["weights", "weights+micro"] = "weights+micro"
-    """weights: only a mix of the base planes is stored (fewest bytes, best from a single view)."""
+    """weights: fit only the mix of base planes, micro planes stay zero; best from a single view and for ULW runs."""
     share: float = 0.25
     """Steps of each new object, as a share of those that training gave each of its own."""
     size: int = 0
