@@ -14,7 +14,6 @@ import argparse
 import csv
 import json
 import shutil
-import sys
 from pathlib import Path
 
 import torch
@@ -162,7 +161,7 @@ def main() -> None:
         curves[name] = curve(run)
         print(f"{name}: {rows[method]['psnr']:.2f} dB, foreground {rows[method]['psnr_foreground']:.2f} dB", flush=True)
     facts = machine_facts()
-    write_json(results / "real_cars.json", {"facts": facts, "rows": rows, "curves": curves, "command": sys.argv[1:]})
+    write_json(results / "real_cars.json", {"facts": facts, "rows": rows, "curves": curves})
     write_tables(results, rows, facts)
     save(results / "real_cars.png", picture(dataset, models, rows))
     plot = line_plot(curves, title=f"{len(dataset)} real cars, held-out views", x_label="seconds", y_label="PSNR (dB)")

@@ -17,7 +17,7 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import IO
 
-from fusedplanes.errors import DataError
+from fusedplanes.errors import DataError, shown
 
 SUFFIXES = (".zip", ".sh3f", ".tar", ".tar.gz", ".tgz")
 """Archives that are read; .sh3f is the zip of furniture that Sweet Home 3D uses."""
@@ -71,7 +71,7 @@ def _unpack(path: Path, folder: Path) -> None:
                 kind = stat.S_IFMT(entry.external_attr >> 16)
                 name = _checked(entry.filename, ordinary=kind in (0, stat.S_IFREG, stat.S_IFDIR))
                 if entry.flag_bits & 1:
-                    raise DataError(f"entry '{_shown(entry.filename)}' is encrypted; unpack it yourself")
+                    raise DataError(f"entry {shown(entry.filename)} is encrypted; unpack it yourself")
                 if not entry.is_dir() and name.suffix.lower() in _WANTED:
                     with archive.open(entry) as source:
                         budget.copy(source, folder / name, entry.filename)
@@ -102,7 +102,7 @@ class _Budget:
                 size += len(chunk)
                 self._written += len(chunk)
                 if size > FILE_BYTES_LIMIT:
-                    raise DataError(f"entry '{_shown(name)}' unpacks to more than {FILE_BYTES_LIMIT >> 20} MiB")
+                    raise DataError(f"entry {shown(name)} unpacks to more than {FILE_BYTES_LIMIT >> 20} MiB")
                 if self._written > TOTAL_BYTES_LIMIT:
                     raise DataError(f"it unpacks to more than {TOTAL_BYTES_LIMIT >> 30} GiB")
                 if self._written > max(RATIO_FREE_BYTES, RATIO_LIMIT * self._packed):
@@ -115,11 +115,7 @@ def _checked(name: str, *, ordinary: bool) -> PurePosixPath:
     path = PurePosixPath(name)
     drive = len(name) > 1 and name[1] == ":"
     if not ordinary:
-        raise DataError(f"entry '{_shown(name)}' is a link or a device; pack plain files")
+        raise DataError(f"entry {shown(name)} is a link or a device; pack plain files")
     if path.is_absolute() or drive or ".." in path.parts or "\\" in name or "\0" in name or not path.parts:
-        raise DataError(f"entry '{_shown(name)}' leads out of the archive; pack relative paths")
+        raise DataError(f"entry {shown(name)} leads out of the archive; pack relative paths")
     return path
-
-
-def _shown(name: str) -> str:
-    return "".join(letter if letter.isprintable() else "?" for letter in name)[:100]

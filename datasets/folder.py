@@ -11,7 +11,7 @@ import numpy as np
 
 from fusedplanes.datasets import fused_planes_release, layout, nerf_synthetic, nerfstudio, shapenet_srn
 from fusedplanes.datasets.frames import SIDE_LIMIT, Report, assemble, raise_problem
-from fusedplanes.datasets.framing import pose_problems, to_world
+from fusedplanes.datasets.framing import to_world
 from fusedplanes.datasets.ids import unique_ids
 from fusedplanes.errors import ConfigError, DataError
 from fusedplanes.images import size_of
@@ -120,12 +120,16 @@ class FolderDataset:
         frames = FOREIGN[self.layout].read_frames(folder, report)
         if not frames:
             raise DataError(f"{folder}: no frame can be read")
-        item = assemble(object_id, frames, world_from_source=np.eye(4), size=self.resampled, report=report)
-        names = [str(folder / frame.image.relative_to(folder)) for frame in frames]
-        if len(names) == len(item.split):
-            for problem in pose_problems(names, item.cameras):
-                report(DataError(problem))
-        return to_world(item)
+        return to_world(
+            assemble(
+                object_id,
+                frames,
+                world_from_source=np.eye(4),
+                size=self.resampled,
+                judge_poses=True,
+                report=report,
+            )
+        )
 
 
 def load(path: str | Path, *, size: int | None = None) -> FolderDataset:

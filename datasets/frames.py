@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fusedplanes import images as image_files
 from fusedplanes.cameras import Cameras
+from fusedplanes.datasets.framing import pose_problems
 from fusedplanes.errors import DataError
 from fusedplanes.files import check_readable
 from fusedplanes.multiview import MultiViewObject
@@ -64,6 +65,7 @@ def assemble(
     *,
     world_from_source: np.ndarray,
     size: int | None = None,
+    judge_poses: bool = False,
     report: Report = raise_problem,
 ) -> MultiViewObject:
     """Read the images of one object.
@@ -73,6 +75,7 @@ def assemble(
         frames: at least one, posed in the world.
         world_from_source: ``[4, 4]`` similarity that brought the poses there, for the record.
         size: pixels of the longer side after resampling, see `fitted_size`; None keeps the images as they are.
+        judge_poses: also report cameras that look away from what the others look at.
         report: told of every frame that is left out.
 
     Raises:
@@ -99,12 +102,15 @@ def assemble(
     if not kept:
         raise DataError(f"object '{object_id}': none of its {len(frames)} images can be read")
     if len({picture.shape[-1] for picture in pictures}) > 1:
-        pictures = [_with_alpha(picture) for picture in pictures]
+        pictures = [image_files.with_alpha(picture) for picture in pictures]
     cameras = Cameras.from_opencv(
         torch.from_numpy(np.stack([frame.camera_to_world for frame, _ in kept])).float(),
         torch.from_numpy(np.stack([intrinsics for _, intrinsics in kept])).float(),
         *target,
     )
+    if judge_poses:
+        for problem in pose_problems([str(frame.image) for frame, _ in kept], cameras):
+            report(DataError(problem))
     depth = torch.from_numpy(np.stack(depths)) if len(depths) == len(kept) else None
     split = tuple(frame.split for frame, _ in kept)
     return MultiViewObject(object_id, torch.stack(pictures), cameras, split, depth, torch.from_numpy(world_from_source))
@@ -183,10 +189,6 @@ def _without_white(picture: Tensor) -> Tensor:
     border = np.unique(np.concatenate([regions[0], regions[-1], regions[:, 0], regions[:, -1]]))
     behind = np.isin(regions, border[border > 0])
     return torch.cat([picture, torch.from_numpy(~behind).float()[..., None]], -1)
-
-
-def _with_alpha(picture: Tensor) -> Tensor:
-    return torch.cat([picture, torch.ones_like(picture[..., :1])], -1) if picture.shape[-1] == 3 else picture
 
 
 def _depth(file: Path, width: int, height: int, target: tuple[int, int]) -> np.ndarray:

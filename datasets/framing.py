@@ -62,7 +62,8 @@ def pose_problems(names: list[str], cameras: Cameras) -> list[str]:
     size = torch.tensor([cameras.width, cameras.height], dtype=torch.float64)
     # Half an image outside the frame: real captures do not centre the object, but they show some of it.
     lost = behind | ((pixels / size - 0.5).abs() > 1).any(-1)
-    return [f"{names[i]}: the camera looks away from what the others look at" for i in lost.nonzero()[:, 0].tolist()]
+    fault = "the camera looks away from what the others look at; mend its pose or leave the view out"
+    return [f"{names[index]}: {fault}" for index in lost.nonzero()[:, 0].tolist()]
 
 
 def to_world(item: MultiViewObject) -> MultiViewObject:

@@ -10,8 +10,8 @@ import math
 from pathlib import Path
 
 from fusedplanes.datasets.frames import Frame, Report
-from fusedplanes.datasets.transforms_json import frames_of, read_transforms, shown
-from fusedplanes.errors import DataError
+from fusedplanes.datasets.transforms_json import frames_of, read_transforms
+from fusedplanes.errors import DataError, shown
 from fusedplanes.files import read_json
 
 MAP = "dataset_map.json"

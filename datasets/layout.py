@@ -22,8 +22,8 @@ import torch
 from fusedplanes import images as image_files
 from fusedplanes.datasets.frames import SIDE_LIMIT, Report, assemble, raise_problem
 from fusedplanes.datasets.ids import is_flat_name
-from fusedplanes.datasets.transforms_json import frames_of, is_count, matrix, read_transforms, shown
-from fusedplanes.errors import DataError
+from fusedplanes.datasets.transforms_json import frames_of, is_count, matrix, read_transforms
+from fusedplanes.errors import DataError, shown
 from fusedplanes.files import read_json, write_json
 from fusedplanes.multiview import MultiViewObject
 

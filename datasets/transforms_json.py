@@ -14,7 +14,7 @@ import numpy as np
 
 from fusedplanes import images as image_files
 from fusedplanes.datasets.frames import Frame, Report, check_memory, file_inside, raise_problem, spread_split
-from fusedplanes.errors import DataError
+from fusedplanes.errors import DataError, shown
 from fusedplanes.files import read_json
 
 FOCAL_LEAST, PIXELS_LIMIT = 1e-3, 1e7
@@ -232,9 +232,3 @@ def _pose(where: str, value: object, axes: str) -> np.ndarray:
 def is_count(value: object) -> bool:
     """Whether a JSON value is a whole number (true and false are none)."""
     return isinstance(value, int) and not isinstance(value, bool)
-
-
-def shown(value: object) -> str:
-    """A value on one line of at most 60 characters."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fusedplanes.errors import DataError
+from fusedplanes.errors import DataError, shown
 
 _RIGID_TOLERANCE = 1.1e-3
 """A little above the 1e-3 of the loaders, which can name the file."""
@@ -255,7 +255,7 @@ class Cameras:
             DataError: nothing to join, or cameras that differ in size, device or the batch dimensions behind the first.
         """
         if not isinstance(cameras, list | tuple) or not all(isinstance(item, Cameras) for item in cameras):
-            raise DataError(f"cameras: cannot join {_shown(cameras)}; expected a list of cameras")
+            raise DataError(f"cameras: cannot join {shown(cameras)}; expected a list of cameras")
         if not cameras:
             raise DataError("cameras: nothing to join; expected at least one batch of cameras")
         sizes = {(c.width, c.height) for c in cameras}
@@ -306,7 +306,7 @@ def _floats(name: str, value: object, *, like: Tensor | None = None, keep_half: 
     except (TypeError, ValueError, RuntimeError):
         array = np.asarray(None)  # ragged, or a list of tensors that need gradients or lie on a GPU
     if array.dtype.kind not in "iuf":
-        raise DataError(f"cameras: {name} is {_shown(value)}; expected a tensor, an array or lists of numbers")
+        raise DataError(f"cameras: {name} is {shown(value)}; expected a tensor, an array or lists of numbers")
     given_double = isinstance(value, np.ndarray | np.generic) and array.dtype == np.float64
     double = given_double if like is None else like.dtype == torch.float64
     with np.errstate(over="ignore"):  # what does not fit becomes inf and is refused as such
@@ -323,7 +323,7 @@ def _whole(name: str, value: object) -> int:
     except (TypeError, RuntimeError):
         number = None
     if number is None or number < 1:
-        raise DataError(f"cameras: {name} is {_shown(value)}; expected a whole number of at least 1")
+        raise DataError(f"cameras: {name} is {shown(value)}; expected a whole number of at least 1")
     return number
 
 
@@ -343,7 +343,7 @@ def _number(name: str, value: object, *, above_zero: bool = False) -> float | Te
             number = math.inf
     if not abs(number) <= _LARGEST or (above_zero and number <= 0):
         wanted = "a number above 0" if above_zero else "a finite number"
-        raise DataError(f"cameras: {name} is {_shown(value)}; expected {wanted}, at most {_LARGEST:g}")
+        raise DataError(f"cameras: {name} is {shown(value)}; expected {wanted}, at most {_LARGEST:g}")
     return value if isinstance(value, Tensor) else number
 
 
@@ -434,9 +434,3 @@ def _check_values(camera_to_world: Tensor, intrinsics: Tensor) -> None:
 def _place(wrong: Tensor) -> str:
     """``[2] `` or ``[0, 2] ``: the first camera that is wrong; nothing for a single one."""
     return f"{wrong.nonzero()[0].tolist()} " if wrong.dim() else ""
-
-
-def _shown(value: object) -> str:
-    """A value on one line of at most 60 characters."""
-    text = " ".join(repr(value).split())
-    return text if len(text) <= 60 else text[:57] + "..."

@@ -22,3 +22,9 @@ class CheckpointError(FusedPlanesError):
 
 class BackendUnavailable(FusedPlanesError):
     """A kernel backend was asked for that this machine or this tensor cannot use."""
+
+
+def shown(value: object) -> str:
+    """A value for a message: its `repr` on one line of at most 60 characters."""
+    text = " ".join(repr(value).split())
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -111,6 +111,11 @@ def composite_over(images: Tensor, background: float | Tensor = 1.0) -> Tensor:
     return color * alpha + (1 - alpha) * background
 
 
+def with_alpha(images: Tensor) -> Tensor:
+    """``[..., 3]`` as opaque ``[..., 4]``; images that have alpha pass through unchanged."""
+    return torch.cat([images, torch.ones_like(images[..., :1])], -1) if images.shape[-1] == 3 else images
+
+
 def resize(images: Tensor, width: int, height: int) -> Tensor:
     """Resample ``[*b, H, W, C]`` with an anti-aliased bilinear filter; alpha is premultiplied while filtering.
 

@@ -34,16 +34,13 @@ def main(arguments: list[str]) -> None:
     options = parse(Add, arguments, "add")
     from fusedplanes import datasets
     from fusedplanes.planes.add import add
-    from fusedplanes.planes.run import data_folder
+    from fusedplanes.planes.run import data_folder, resampled_size
 
-    check_on, size = None, options.size or None
-    if options.finetune_base or not size:
-        path, resampled = data_folder(options.run)
-        size = size or resampled
-        check_on = datasets.load(path, size=resampled) if options.finetune_base else None
+    trained_at = resampled_size(options.run)
+    check_on = datasets.load(data_folder(options.run), size=trained_at) if options.finetune_base else None
     summary = add(
         options.run,
-        datasets.load(options.data, size=size),
+        datasets.load(options.data, size=options.size or trained_at),
         mode=options.mode,
         share=options.share,
         finetune_base=options.finetune_base,

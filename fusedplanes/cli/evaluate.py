@@ -20,7 +20,7 @@ class Evaluate(ComputeOptions):
     data: Path | None = None
     """Data set; the one the run was trained on if not given."""
     size: int = 0
-    """Resample the images of --data to this many pixels along the longer side; 0 keeps them."""
+    """Resample the images to this many pixels along the longer side; 0 takes what the run was resampled to."""
     objects: int = 0
     """Evaluate only the first so many objects; 0 takes all."""
 
@@ -30,11 +30,11 @@ def main(arguments: list[str]) -> None:
     from fusedplanes import datasets
     from fusedplanes.planes.evaluate import evaluate
     from fusedplanes.planes.model import load
-    from fusedplanes.planes.run import data_folder
+    from fusedplanes.planes.run import data_folder, resampled_size
 
     model = load(options.run, device=choose_device(options.device))
-    trained_on, size = data_folder(options.run) if options.data is None else (options.data, options.size or None)
-    dataset = datasets.load(trained_on, size=size)
+    data, size = options.data or data_folder(options.run), options.size or resampled_size(options.run)
+    dataset = datasets.load(data, size=size)
     result = evaluate(model, dataset, objects=None if options.objects == 0 else options.objects)
     if options.json:
         print(json.dumps(result.to_json()))

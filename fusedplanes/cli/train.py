@@ -88,7 +88,7 @@ def _refuse_changes(arguments: list[str], options: Train, out: Path) -> None:
     Raises:
         ConfigError: an option of the command line says something else than the run's config.json.
     """
-    from fusedplanes.planes.run import data_folder, read_config
+    from fusedplanes.planes.run import read_config, resampled_size
 
     config = read_config(out)
     autoencoder = config.model.autoencoder
@@ -97,7 +97,7 @@ def _refuse_changes(arguments: list[str], options: Train, out: Path) -> None:
         "--method": (options.method, config.method),
         "--seed": (options.seed, config.training.seed),
         "--downscale": (options.downscale, autoencoder.downscale if autoencoder else 0),
-        "--size": (options.size, data_folder(out)[1] or 0),
+        "--size": (options.size, resampled_size(out) or 0),
         "--minutes": (options.minutes, "what it was started with"),
     }
     given = {argument.split("=")[0].replace("_", "-") for argument in arguments}

@@ -17,16 +17,24 @@ import torch
 from torch import Tensor
 
 from fusedplanes.cameras import Cameras
-from fusedplanes.errors import CheckpointError, ConfigError, DataError
+from fusedplanes.errors import ConfigError, DataError
 from fusedplanes.fields import ObjectPlanes
 from fusedplanes.multiview import MultiViewDataset
-from fusedplanes.planes.config import RunConfig
+from fusedplanes.planes.config import FIT_SHARE, FitMode, RunConfig
 from fusedplanes.planes.evaluate import Quality, evaluate
-from fusedplanes.planes.model import PlanesModel, SharedParts
-from fusedplanes.planes.run import FINISHED, STAGE_ONE_OBJECTS, read_config, training_size
-from fusedplanes.planes.stage_two import MODES, SHARE, Mode, StageTwo, stage_two_config
+from fusedplanes.planes.model import PlanesModel, SharedParts, batched
+from fusedplanes.planes.run import (
+    FINISHED,
+    STAGE_ONE_OBJECTS,
+    finished_checkpoint,
+    read_config,
+    read_shared,
+    stage_one_objects,
+    training_size,
+)
+from fusedplanes.planes.stage_two import StageTwo, check_mode, stage_two_config
 from fusedplanes.planes.views import TrainingViews
-from fusedplanes.training.checkpoint import load_checkpoint, save_checkpoint
+from fusedplanes.training.checkpoint import save_checkpoint
 from fusedplanes.training.log import TrainingLog
 from fusedplanes.training.loop import TrainingInterrupted, run_phase
 from fusedplanes.training.object_store import ObjectStore
@@ -81,12 +89,13 @@ def fit(
     images: Tensor,
     cameras: Cameras,
     *,
-    mode: Mode = "weights+micro",
-    share: float = SHARE,
+    mode: FitMode = "weights+micro",
+    share: float = FIT_SHARE,
     seed: int = 0,
 ) -> ObjectPlanes:
     """Fit one new object to a trained class; the model itself does not change. See `PlanesModel.fit`."""
     images = torch.as_tensor(images)
+    cameras, _ = batched(cameras, torch.device("cpu"))
     if images.dim() != 4 or images.shape[-1] not in (3, 4) or not images.is_floating_point():
         raise DataError(f"images: {images.dtype} of shape {tuple(images.shape)}; expected floats [V, H, W, 3 or 4]")
     if not bool(((images >= 0) & (images <= 1)).all()):
@@ -96,7 +105,7 @@ def fit(
             f"images: {tuple(images.shape[:3])} views, height and width, but the cameras are "
             f"{(*cameras.batch_shape, cameras.height, cameras.width)}; expected the same, and at least one view"
         )
-    views = TrainingViews.of_images(["object"], [images.float().cpu()], [cameras.to("cpu", torch.float32)])
+    views = TrainingViews.of_images(["object"], [images.float().cpu()], [cameras])
     old = model.stage_one_objects or len(model.store)
     stage = _stage(model.config, model.shared, model.store, views, mode, share, seed, model.device, old=old)
     for phase in stage.phases:
@@ -110,8 +119,8 @@ def add(
     run: str | Path,
     dataset: MultiViewDataset,
     *,
-    mode: Mode = "weights+micro",
-    share: float = SHARE,
+    mode: FitMode = "weights+micro",
+    share: float = FIT_SHARE,
     finetune_base: bool = False,
     check_on: MultiViewDataset | None = None,
     device: str | torch.device = "cpu",
@@ -148,26 +157,21 @@ def add(
         ('car_100', 'car_101')
     """
     if not 0 < share <= 100:
-        raise ConfigError(f"share {share}: choose a number above 0, such as {SHARE}")
-    if mode not in MODES:
-        raise ConfigError(f"mode '{mode}' does not exist; choose {' or '.join(MODES)}")
+        raise ConfigError(f"share {share}: choose a number above 0, such as {FIT_SHARE}")
+    check_mode(mode)
     run, config = Path(run), read_config(run)
     config = replace(config, training=replace(config.training, seed=seed))
-    checkpoint = load_checkpoint(run)
-    if checkpoint.phase != FINISHED:
-        raise CheckpointError(f"{run}: is still in its {checkpoint.phase} phase; finish it with `train --resume`")
+    checkpoint = finished_checkpoint(run)
     with contextlib.closing(checkpoint.store(writable=True)) as store:
         skipped = tuple(name for name in dataset.ids if name in store)
         new = [name for name in dataset.ids if name not in store]
         old = list(store.ids)
-        shared = SharedParts(config.model)
-        shared.load_state_dict(checkpoint.shared())
-        shared.to(device).eval()
+        shared = read_shared(config, checkpoint).to(device).eval()
         before = _quality(config, shared, store, check_on, old) if finetune_base and new else None
         size = len(new) if finetune_base else GROUP
         added: list[str] = []
         seconds, visits = 0.0, 0.0
-        metadata = {STAGE_ONE_OBJECTS: len(old), **checkpoint.metadata}
+        metadata = {**checkpoint.metadata, STAGE_ONE_OBJECTS: stage_one_objects(checkpoint, store)}
         with contextlib.closing(TrainingLog(run / "log.jsonl")) as log:
             for first in range(0, len(new), max(size, 1)):
                 names = new[first : first + size]
@@ -189,13 +193,12 @@ def add(
                 try:
                     _train(stage, log, quiet)
                 except TrainingInterrupted as stop:
-                    again = (
-                        f"fusedplanes add {shlex.quote(str(run))} {shlex.quote(str(getattr(dataset, 'path', 'DATA')))}"
-                    )
+                    data = shlex.quote(str(getattr(dataset, "path", "DATA")))
+                    again = f"fusedplanes add {shlex.quote(str(run))} {data}"
                     message = f"stopped; {len(added)} of {len(new)} new objects are stored; go on with: {again}"
                     raise TrainingInterrupted(message, stop.phase, stop.step, stop.exit_status) from None
                 seconds += time.perf_counter() - start
-                visits += sum(phase.steps * batch_size(stage, phase.name) for phase in stage.phases)
+                visits += sum(phase.steps * _batch_size(stage, phase.name) for phase in stage.phases)
                 save_checkpoint(
                     run,
                     store,
@@ -210,7 +213,7 @@ def add(
     return AddSummary(str(run), tuple(added), skipped, seconds, visits / max(len(added), 1), before, after)
 
 
-def batch_size(stage: StageTwo, phase: str) -> int:
+def _batch_size(stage: StageTwo, phase: str) -> int:
     """Objects in a batch of a phase."""
     training = stage.config.training
     chosen = training.warm_up if phase == "warm-up" else training.joint
@@ -222,7 +225,7 @@ def _stage(
     shared: SharedParts,
     store: ObjectStore,
     views: TrainingViews,
-    mode: Mode,
+    mode: FitMode,
     share: float,
     seed: int,
     device: str | torch.device,

@@ -20,6 +20,10 @@ from fusedplanes.autoencoders.image import ImageAutoencoderConfig
 from fusedplanes.errors import ConfigError
 
 Method = Literal["fused-planes", "ulw", "tri-planes"]
+FitMode = Literal["weights", "weights+micro"]
+"""What of a new object moves: its mix of base planes alone, or its micro planes too."""
+FIT_SHARE = 0.25
+"""Steps of a new object, as a share of those that stage 1 gave each of its own."""
 
 
 LIMITS = {

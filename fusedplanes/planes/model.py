@@ -10,9 +10,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
-from typing import Literal
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +20,7 @@ from fusedplanes.autoencoders.image import ImageAutoencoder
 from fusedplanes.cameras import Cameras
 from fusedplanes.errors import CheckpointError, ConfigError, DataError
 from fusedplanes.fields import FieldDecoder, ObjectPlanes, compose_planes, query_field
-from fusedplanes.planes.config import ModelConfig, RunConfig
+from fusedplanes.planes.config import FIT_SHARE, FitMode, ModelConfig, RunConfig
 from fusedplanes.rays import Rays
 from fusedplanes.rendering.volume import RenderOutput, render_cameras
 from fusedplanes.training.latent_cache import background_latents
@@ -54,7 +53,7 @@ BASE_SCALE = 0.3
 MICRO_SCALE = 0.1
 
 
-def initial_object(config: ModelConfig, generator: torch.Generator) -> dict[str, Tensor]:
+def initial_object(config: ModelConfig, generator: torch.Generator | None = None) -> dict[str, Tensor]:
     """Starting values of one object's own tensors, by name."""
     side = config.resolution
     normal = partial(torch.randn, generator=generator, dtype=torch.float32)
@@ -163,8 +162,8 @@ class PlanesModel:
         images: Tensor,
         cameras: Cameras,
         *,
-        mode: Literal["weights", "weights+micro"] = "weights+micro",
-        share: float = 0.25,
+        mode: FitMode = "weights+micro",
+        share: float = FIT_SHARE,
         seed: int = 0,
     ) -> ObjectPlanes:
         """Fit a new object to views of it; the model itself, and every object in it, stays as it is.
@@ -232,7 +231,7 @@ class PlanesModel:
         Raises:
             DataError: unknown id, or an image size the latent grid does not divide.
         """
-        cameras, single = _batch(cameras, self.device)
+        cameras, single = batched(cameras, self.device)
         with single_precision(self.device):
             planes, decoder = self.composed(item)
             parts = [
@@ -276,7 +275,7 @@ class PlanesModel:
             item: id or planes.
             cameras: ``[V]`` or a single camera, of any size.
         """
-        cameras, single = _batch(cameras, self.device)
+        cameras, single = batched(cameras, self.device)
         with single_precision(self.device):
             planes, decoder = self.composed(item)
             # Copies, because tensors made in inference mode cannot take part in a gradient.
@@ -329,7 +328,7 @@ def _known_ids(item: str, ids: Sequence[str]) -> str:
     return f"of its {len(ids)} objects, try {', '.join(likely)}" if likely else "it has no objects"
 
 
-def _batch(cameras: Cameras, device: torch.device) -> tuple[Cameras, bool]:
+def batched(cameras: Cameras, device: torch.device) -> tuple[Cameras, bool]:
     """Cameras ``[V]`` on a device, and whether it was a single one without a batch dimension."""
     if not isinstance(cameras, Cameras):
         raise DataError(f"cameras: expected fusedplanes.Cameras, not {type(cameras).__name__}; see Cameras.orbit")
@@ -351,18 +350,11 @@ def object_from_record(record: dict[str, Tensor]) -> ObjectPlanes:
     return ObjectPlanes(record["micro_planes"], record["weights"], decoder or None, record.get("world_from_source"))
 
 
+@lru_cache
 def object_shapes(config: ModelConfig) -> dict[str, tuple[int, ...]]:
-    """Shapes of an object's own tensors by name, as `initial_object` makes them."""
-    side = config.resolution
-    shapes = {"micro_planes": (3, side, side, config.micro_channels), "weights": (config.base_planes,)}
-    if not config.shared_decoder:
-        shapes |= {
-            f"{DECODER_PREFIX}hidden_weight": (config.hidden, config.channels),
-            f"{DECODER_PREFIX}hidden_bias": (config.hidden,),
-            f"{DECODER_PREFIX}output_weight": (1 + config.values, config.hidden),
-            f"{DECODER_PREFIX}output_bias": (1 + config.values,),
-        }
-    return shapes
+    """Shapes of an object's own tensors by name."""
+    with torch.device("meta"):
+        return {name: tuple(value.shape) for name, value in initial_object(config).items()}
 
 
 def checked_object(item: ObjectPlanes, config: ModelConfig, device: torch.device) -> ObjectPlanes:

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 
-from fusedplanes.errors import CheckpointError, ConfigError, DataError
-from fusedplanes.planes.run import FINISHED, STAGE_ONE_OBJECTS, read_config
+from fusedplanes.errors import ConfigError, DataError
+from fusedplanes.planes.run import FINISHED, STAGE_ONE_OBJECTS, finished_checkpoint, read_config, stage_one_objects
 from fusedplanes.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fusedplanes.training.object_store import DiskObjectStore
 
@@ -68,7 +69,7 @@ def merge_objects(run: str | Path, other: str | Path) -> tuple[str, ...]:
     """
     if Path(run).resolve() == Path(other).resolve():
         raise ConfigError(f"{run}: is merged with itself; name another run")
-    with _changing(run) as (checkpoint, store), contextlib.closing(_finished(other).store()) as source:
+    with _changing(run) as (checkpoint, store), contextlib.closing(finished_checkpoint(other).store()) as source:
         if read_config(run).model != read_config(other).model:
             raise ConfigError(f"{other}: has another configuration than {run}; only copies of one run can be merged")
         mine, theirs = checkpoint.shared(), load_checkpoint(other).shared()
@@ -89,28 +90,17 @@ def _same(a: dict[str, torch.Tensor], b: dict[str, torch.Tensor]) -> bool:
     return a.keys() == b.keys() and all(torch.equal(a[name], b[name]) for name in a)
 
 
-def _finished(run: str | Path) -> Checkpoint:
-    read_config(run)
-    checkpoint = load_checkpoint(run)
-    if checkpoint.phase != FINISHED:
-        raise CheckpointError(f"{run}: is still in its {checkpoint.phase} phase; finish it with `train --resume`")
-    return checkpoint
-
-
 @contextlib.contextmanager
 def _changing(run: str | Path) -> Iterator[tuple[Checkpoint, DiskObjectStore]]:
     """A finished run and its store, held for writing."""
-    checkpoint = _finished(run)
+    checkpoint = finished_checkpoint(run)
     with contextlib.closing(checkpoint.store(writable=True)) as store:
-        yield checkpoint, store
+        # Before anything changes: an older run's number of objects is its best guess of how many were trained together.
+        metadata = {**checkpoint.metadata, STAGE_ONE_OBJECTS: stage_one_objects(checkpoint, store)}
+        yield replace(checkpoint, metadata=metadata), store
 
 
 def _save(run: str | Path, checkpoint: Checkpoint, store: DiskObjectStore) -> None:
     save_checkpoint(
-        run,
-        store,
-        phase=FINISHED,
-        step=checkpoint.step,
-        shared=checkpoint.shared(),
-        metadata={STAGE_ONE_OBJECTS: len(store), **checkpoint.metadata},
+        run, store, phase=FINISHED, step=checkpoint.step, shared=checkpoint.shared(), metadata=checkpoint.metadata
     )

@@ -25,7 +25,7 @@ from fusedplanes.errors import CheckpointError, ConfigError
 from fusedplanes.files import read_json, write_json
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.planes.config import RunConfig, from_json, to_json
-from fusedplanes.planes.model import SharedParts
+from fusedplanes.planes.model import PlanesModel, SharedParts
 from fusedplanes.planes.plan import Plan, fit_minutes, peak_memory, probe
 from fusedplanes.planes.preview import HeldOutViews
 from fusedplanes.planes.stage_one import BETAS, StageOne
@@ -121,9 +121,9 @@ def train(
         raise ConfigError(f"watch {watch_seconds}: choose seconds between previews, or 0 for none")
     out = Path(out)
     replaced = _claim(out, resume, overwrite)
-    if resume and replaced:
-        config, minutes = read_config(out), 0.0
     checkpoint = load_checkpoint(out) if resume and not replaced else None
+    if resume:
+        config, minutes = read_config(out), 0.0
     if checkpoint is not None and checkpoint.phase == FINISHED:
         if not quiet:
             sys.stderr.write(f"{out}: is finished; nothing is left to train\n")
@@ -159,7 +159,6 @@ def train(
         if not quiet:
             sys.stderr.write(plan.text() + "\n")
     else:
-        config = read_config(out)
         _check_unchanged(out, views)
         stage = StageOne(config, views, device=device)
         store = checkpoint.store(writable=True)
@@ -171,9 +170,9 @@ def train(
         stage.load_optimizer_state(checkpoint.phase, checkpoint.optimizer())
     log = TrainingLog(out / "log.jsonl", tensorboard=tensorboard)
     with contextlib.closing(store), contextlib.closing(log):
-        session = _Session(out, stage, store, log, predicted, quiet)
         data = shlex.quote(str(getattr(dataset, "path", "DATA")))
-        session.resume_command = f"fusedplanes train {data} --out {shlex.quote(str(out))} --resume"
+        resume_command = f"fusedplanes train {data} --out {shlex.quote(str(out))} --resume"
+        session = _Session(out, stage, store, log, predicted, resume_command, quiet)
         if checkpoint is not None:
             log.rewind(*position)
             session.clock.spent = checkpoint.metadata.get("seconds", 0.0)
@@ -209,11 +208,12 @@ class _Clock:
 class _Session:
     """One sitting of a run: goes through the phases that are left, watching and saving."""
 
-    def __init__(self, out: Path, stage: StageOne, store, log: TrainingLog, predicted: float, quiet: bool) -> None:
+    def __init__(
+        self, out: Path, stage: StageOne, store, log: TrainingLog, predicted: float, resume_command: str, quiet: bool
+    ) -> None:
         self.out, self.stage, self.store, self.log = out, stage, store, log
-        self.predicted, self.quiet = predicted, quiet
+        self.predicted, self.resume_command, self.quiet = predicted, resume_command, quiet
         self.clock = _Clock()
-        self.resume_command = ""
         self.held_out: HeldOutViews | None = None
         self.watch_seconds = self.watch_first_seconds = 0.0
 
@@ -243,7 +243,8 @@ class _Session:
         quality = self.watch(names[-1], self.stage.phases[-1].steps) if self.held_out else {}
         self.store.delete(self.store.ids, MOMENTS)
         self.stage.object_adam.drop(self.stage.table.ids)
-        self.save(FINISHED, 0, seconds=seconds, peak_memory_bytes=peak_memory(), **quality)
+        facts = {STAGE_ONE_OBJECTS: len(self.stage.table), "peak_memory_bytes": peak_memory(), **quality}
+        self.save(FINISHED, 0, **facts, seconds=seconds)
         return _finished(self.out, load_checkpoint(self.out))
 
     def save(self, phase: str, step: int, **metadata: float) -> None:
@@ -282,19 +283,19 @@ class _Session:
 
 def _finished(out: Path, checkpoint: Checkpoint) -> TrainingSummary:
     """The summary of a run that came to its end."""
-    config, metadata = read_config(out), checkpoint.metadata
+    metadata, model = checkpoint.metadata, PlanesModel(read_config(out))
     with contextlib.closing(checkpoint.store()) as store:
-        count = len(store.ids)
+        count = stage_one_objects(checkpoint, store)
     seconds = metadata.get("seconds", 0.0)
     return TrainingSummary(
         run=str(out),
-        method=config.method,
+        method=model.config.method,
         objects=count,
         seconds=seconds,
         seconds_per_object=seconds / max(count, 1),
         predicted_seconds=metadata.get("predicted_seconds", 0.0),
-        object_bytes=4 * config.model.object_values,
-        shared_bytes=4 * sum(parameter.numel() for parameter in SharedParts(config.model).parameters()),
+        object_bytes=model.object_bytes(),
+        shared_bytes=model.shared_bytes(),
         disk_bytes=sum(path.stat().st_size for path in out.rglob("*") if path.is_file()),
         peak_memory_bytes=metadata.get("peak_memory_bytes", 0),
         held_out_psnr=metadata.get("held_out_psnr"),
@@ -323,11 +324,12 @@ def _claim(out: Path, resume: bool, overwrite: bool) -> bool:
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other")
-    if (out / "config.json").is_file() and not (out / MANIFEST).exists():
-        return read_json(out / "config.json").get("format") == FORMAT
+    known = (out / "config.json").is_file() and (read_json(out / "config.json").get("format") == FORMAT)
+    # Shared tensors without a manifest are a damaged run, whose objects may still be worth something.
+    if known and not (out / MANIFEST).exists() and not any(out.glob("shared-*")):
+        return True
     if resume or not out.exists() or (out.is_dir() and not any(out.iterdir())):
         return False
-    known = (out / "config.json").is_file() and (read_json(out / "config.json").get("format") == FORMAT)
     if not known:
         raise ConfigError(f"{out}: is no empty folder and no run; choose another --out")
     if not overwrite:
@@ -367,17 +369,22 @@ def read_config(run: str | Path) -> RunConfig:
     return from_json({name: value[name] for name in fields if name in value})
 
 
-def data_folder(run: str | Path) -> tuple[Path, int | None]:
-    """The data set a run was trained on, and the size its images were resampled to (None: not at all).
+def data_folder(run: str | Path) -> Path:
+    """The data set a run was trained on.
 
     Raises:
         ConfigError: it was not trained from a folder.
     """
-    value = _config_file(run)
-    path, size = value.get("data"), value.get("resampled")
-    if not isinstance(path, str):
+    value = _config_file(run).get("data")
+    if not isinstance(value, str):
         raise ConfigError(f"{run}: does not name its data set; give it with --data")
-    return Path(path), size if isinstance(size, int) and not isinstance(size, bool) else None
+    return Path(value)
+
+
+def resampled_size(run: str | Path) -> int | None:
+    """Pixels of the longer side that a run's images were resampled to; None where they were not."""
+    size = _config_file(run).get("resampled")
+    return size if isinstance(size, int) and not isinstance(size, bool) else None
 
 
 def training_size(run: str | Path) -> tuple[int, int] | None:
@@ -407,6 +414,24 @@ def _config_file(run: str | Path) -> dict:
     return value
 
 
+def stage_one_objects(checkpoint: Checkpoint, store: DiskObjectStore) -> int:
+    """How many objects a run trained together; all it has, where an older release did not note the number."""
+    return checkpoint.metadata.get(STAGE_ONE_OBJECTS, len(store))
+
+
+def finished_checkpoint(run: str | Path) -> Checkpoint:
+    """The checkpoint of a run that came to its end.
+
+    Raises:
+        CheckpointError: no run, a damaged one, or one that is not finished.
+    """
+    read_config(run)
+    checkpoint = load_checkpoint(run)
+    if checkpoint.phase != FINISHED:
+        raise CheckpointError(f"{run}: is still in its {checkpoint.phase} phase; finish it with `train --resume`")
+    return checkpoint
+
+
 def open_run(run: str | Path) -> tuple[RunConfig, SharedParts, DiskObjectStore, int]:
     """What a model is made of, read from a run folder, and how many objects were trained together.
 
@@ -415,7 +440,17 @@ def open_run(run: str | Path) -> tuple[RunConfig, SharedParts, DiskObjectStore, 
     """
     config = read_config(run)
     checkpoint = load_checkpoint(run)
-    tensors = checkpoint.shared()
+    shared, store = read_shared(config, checkpoint), checkpoint.store()
+    return config, shared, store, stage_one_objects(checkpoint, store)
+
+
+def read_shared(config: RunConfig, checkpoint: Checkpoint) -> SharedParts:
+    """A checkpoint's shared parts, once they fit the configuration.
+
+    Raises:
+        CheckpointError: other tensors than the configuration asks for, or values that are impossible.
+    """
+    run, tensors = checkpoint.run, checkpoint.shared()
     with torch.device("meta"):
         # Nothing is allocated for sizes that only config.json speaks of.
         expected = {name: (value.shape, value.dtype) for name, value in SharedParts(config.model).state_dict().items()}
@@ -426,5 +461,4 @@ def open_run(run: str | Path) -> tuple[RunConfig, SharedParts, DiskObjectStore, 
         raise CheckpointError(f"{run}: shared tensor '{broken or 'latent_scale'}' holds impossible values; restore it")
     shared = SharedParts(config.model)
     shared.load_state_dict(tensors)
-    store = checkpoint.store()
-    return config, shared, store, checkpoint.metadata.get(STAGE_ONE_OBJECTS, len(store))
+    return shared

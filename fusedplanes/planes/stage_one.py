@@ -108,7 +108,8 @@ class StageOne:
         shared: SharedParts | None = None,
     ) -> None:
         self.config, self.views, self.device = config, views, torch.device(device)
-        torch.manual_seed(config.training.seed)
+        if shared is None:
+            torch.manual_seed(config.training.seed)
         self.model = PlanesModel(config, shared)
         self.shared = self.model.shared.to(self.device)
         self.keeps_statistics = shared is not None

@@ -2,37 +2,43 @@
 
 Base planes, field decoder and autoencoder stand still, so that no object that was trained before can go stale
 (Fused-Planes, section 3.2, trains them on; the released code even starts them anew). What moves is a new object's
-weights, which start from least squares, and its micro planes, which start from zero: on cached latents first, then
-through the image decoder.
+weights, which start from least squares, and its micro planes, which start from zero: on cached latents first, where
+stage 1 kept to the encoder's latents, then through the image decoder.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Literal
+from typing import get_args
 
 import torch
 from torch import Tensor
 
 from fusedplanes.errors import ConfigError
 from fusedplanes.images import composite_over
-from fusedplanes.planes.config import PhaseConfig, RunConfig
+from fusedplanes.planes.config import FIT_SHARE, FitMode, PhaseConfig, RunConfig
 from fusedplanes.planes.model import SharedParts
 from fusedplanes.planes.stage_one import StageOne, step_generator
 from fusedplanes.planes.views import TrainingViews
 from fusedplanes.planes.weights_start import least_squares_weights
 
-Mode = Literal["weights", "weights+micro"]
-MODES = ("weights", "weights+micro")
-SHARE = 0.25
-"""Steps of an object, as a share of those that stage 1 gave each of its own."""
 MICRO_PACE, WEIGHTS_PACE, VIEWS_PER_OBJECT = 5.0, 2.0, 4
 """Rates as multiples of stage 1's, and views of an object in a step: where the shared parts stand still, an object can
 move faster (measured on cars at a quarter of the steps: 20.5 dB instead of 18.8)."""
 
 
+def check_mode(mode: str) -> None:
+    """Refuse what is no `FitMode`.
+
+    Raises:
+        ConfigError: it is none.
+    """
+    if mode not in get_args(FitMode):
+        raise ConfigError(f"mode '{mode}' does not exist; choose {' or '.join(get_args(FitMode))}")
+
+
 def stage_two_config(
-    config: RunConfig, *, old: int, new: int, share: float = SHARE, train_shared: bool = False
+    config: RunConfig, *, old: int, new: int, share: float = FIT_SHARE, train_shared: bool = False
 ) -> RunConfig:
     """The run's configuration with the steps and rates of stage 2.
 
@@ -40,7 +46,7 @@ def stage_two_config(
         config: what stage 1 was trained with.
         old: objects of stage 1.
         new: objects that are trained together.
-        share: see ``SHARE``.
+        share: see ``FIT_SHARE``.
         train_shared: also train what the class shares, as published; otherwise it is frozen.
     """
 
@@ -98,11 +104,10 @@ class StageTwo(StageOne):
         *,
         shared: SharedParts,
         known: Tensor,
-        mode: Mode = "weights+micro",
+        mode: FitMode = "weights+micro",
         device: str | torch.device = "cpu",
     ) -> None:
-        if mode not in MODES:
-            raise ConfigError(f"mode '{mode}' does not exist; choose {' or '.join(MODES)}")
+        check_mode(mode)
         super().__init__(config, views, device=device, shared=shared)
         self.known = known
         # A class that shares its decoder has base planes; independent objects start as they do in stage 1.

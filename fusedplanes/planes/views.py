@@ -14,7 +14,7 @@ from torch import Tensor
 
 from fusedplanes.cameras import Cameras
 from fusedplanes.errors import DataError
-from fusedplanes.images import composite_over
+from fusedplanes.images import composite_over, with_alpha
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.rays import Rays, intersect_box
 
@@ -93,9 +93,7 @@ class TrainingViews:
 
 def _bytes(images: Tensor) -> Tensor:
     """``[V, H, W, 3 or 4]`` in [0, 1] as RGBA bytes."""
-    if images.shape[-1] == 3:
-        images = torch.cat([images, torch.ones_like(images[..., :1])], -1)
-    return (images * 255 + 0.5).to(torch.uint8)
+    return (with_alpha(images) * 255 + 0.5).to(torch.uint8)
 
 
 def shift_views(images: Tensor, cameras: Cameras, limit: int, generator: torch.Generator) -> tuple[Tensor, Cameras]:

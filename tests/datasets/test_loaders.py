@@ -306,8 +306,10 @@ def test_check_finds_several_faults_of_one_object_and_counts_what_is_left(tmp_pa
     (tmp_path / "a/images/frame_00001.png").unlink()
     (tmp_path / "a/images/frame_00002.png").write_bytes(b"nothing")
     changed(mirror)(tmp_path / "a")
+    changed(lambda value: turn_round({"frames": value["frames"][2:]}))(tmp_path / "a")
     report = datasets.check(tmp_path)
-    assert len(report.problems) == 3
+    assert len(report.problems) == 4
+    assert any("frame_00005.png: the camera looks away" in problem.problem for problem in report.problems)
     assert report.views == VIEWS - 3
 
 

@@ -131,8 +131,10 @@ def test_training_the_shared_parts_on_says_what_it_cost_the_old_objects(run, ell
 @pytest.mark.parametrize("method", ["fused-planes", "ulw"], indirect=True)
 def test_weights_alone_leave_micro_planes_at_zero(run, ellipsoids):
     model, item = load(run), ellipsoids["ellipsoid_4"]
+    random = torch.get_rng_state()
     only_weights = model.fit(item.images, item.cameras, mode="weights")
     assert not only_weights.micro_planes.any()
+    assert torch.equal(torch.get_rng_state(), random)
     both = model.fit(item.images, item.cameras)
     assert bool(both.micro_planes.any()) is (model.config.method == "fused-planes")
     assert model.object_ids == ellipsoids.ids[:3]
@@ -165,7 +167,7 @@ def test_least_squares_finds_the_weights_that_made_the_images(run, ellipsoids):
         (lambda images, cameras: (images[0], cameras), "expected floats"),
         (lambda images, cameras: (images[:, :8], cameras), "expected the same"),
         (lambda images, cameras: (images[:2], cameras), "expected the same"),
-        (lambda images, cameras: (images[:0], cameras[:0]), "at least one view"),
+        (lambda images, cameras: (images[:0], cameras[:0]), "at least 1 long"),
         (lambda images, cameras: (images[..., :2], cameras), "expected floats"),
     ],
 )
@@ -173,6 +175,8 @@ def test_impossible_views_are_refused(run, ellipsoids, change, message):
     item = ellipsoids["ellipsoid_4"]
     with pytest.raises(DataError, match=message):
         load(run).fit(*change(item.images, item.cameras))
+    with pytest.raises(DataError, match=r"expected fusedplanes\.Cameras, not str"):
+        load(run).fit(item.images, "cameras")
 
 
 @pytest.mark.parametrize("method", ["ulw"], indirect=True)

@@ -71,6 +71,7 @@ def test_a_deleted_object_is_gone_and_the_others_render_as_before(run, capsys):
     assert "2 objects deleted" in capsys.readouterr().out
     model = load(run)
     assert model.object_ids == ["ellipsoid_2"]
+    assert model.stage_one_objects == 3
     assert torch.equal(model.render("ellipsoid_2", cameras).color, before)
     with pytest.raises(DataError, match="'ellipsoid_0' is not in this model"):
         model.render("ellipsoid_0", cameras)

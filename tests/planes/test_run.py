@@ -293,9 +293,20 @@ def test_a_run_stopped_before_its_first_checkpoint_begins_anew(tmp_path, ellipso
     config = small_config("tri-planes")
     train(ellipsoids, out, config=config, watch_seconds=0, quiet=True)
     expected = tensors_of(out)
-    (out / "checkpoint.json").unlink()
+    for path in out.iterdir():
+        if path.name not in ("config.json", "objects"):
+            path.unlink()
     train(ellipsoids, out, config=config, resume=resume, watch_seconds=0, quiet=True)
     assert_same(expected, tensors_of(out))
+
+
+@pytest.mark.parametrize(("resume", "error"), [(True, CheckpointError), (False, ConfigError)])
+def test_a_run_that_has_lost_its_manifest_is_not_thrown_away(stopped, ellipsoids, small_config, resume, error):
+    (stopped / "checkpoint.json").unlink()
+    before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
+    with pytest.raises(error, match=r"no checkpoint\.json here|holds a run already"):
+        train(ellipsoids, stopped, config=small_config("tri-planes"), resume=resume, watch_seconds=0, quiet=True)
+    assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
 
 
 def test_a_run_that_is_being_written_is_not_replaced(stopped, ellipsoids, small_config):
