@@ -24,7 +24,7 @@ from fusedplanes.datasets.frames import SIDE_LIMIT, Report, assemble, raise_prob
 from fusedplanes.datasets.ids import is_flat_name
 from fusedplanes.datasets.transforms_json import frames_of, is_count, matrix, read_transforms
 from fusedplanes.errors import DataError, shown
-from fusedplanes.files import read_json, write_json
+from fusedplanes.files import read_json, remove_temporaries, write_json
 from fusedplanes.multiview import MultiViewObject
 
 FORMAT = "fusedplanes-dataset"
@@ -95,6 +95,20 @@ def write_object(
     folder = Path(folder)
     partial = folder / f"{_PARTIAL}{item.id}"
     shutil.rmtree(partial, ignore_errors=True)
+    try:
+        _write_files(partial, item, source_file)
+        written = sum(path.stat().st_size for path in partial.rglob("*") if path.is_file())
+        # A folder without transforms.json is no object; were it left, the rename would fail.
+        shutil.rmtree(folder / item.id, ignore_errors=True)
+        partial.rename(folder / item.id)
+    except BaseException:
+        # A disk that is full wants its space back.
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return written
+
+
+def _write_files(partial: Path, item: MultiViewObject, source_file: str | None) -> None:
     (partial / "images").mkdir(parents=True)
     if item.depth is not None:
         (partial / "depth").mkdir()
@@ -123,11 +137,6 @@ def write_object(
         "frames": frames,
     }
     write_json(partial / "transforms.json", transforms)
-    written = sum(path.stat().st_size for path in partial.rglob("*") if path.is_file())
-    # A folder without transforms.json is no object; were it left, the rename would fail.
-    shutil.rmtree(folder / item.id, ignore_errors=True)
-    partial.rename(folder / item.id)
-    return written
 
 
 def _png(image: torch.Tensor) -> bytes:
@@ -143,8 +152,15 @@ def is_complete(folder: str | Path, object_id: str) -> bool:
     return (Path(folder) / object_id / "transforms.json").is_file()
 
 
+def remove_object(folder: str | Path, object_id: str) -> None:
+    """Delete an object; half deleted it is no object any more."""
+    (Path(folder) / object_id / "transforms.json").unlink(missing_ok=True)
+    shutil.rmtree(Path(folder) / object_id, ignore_errors=True)
+
+
 def remove_partial(folder: str | Path) -> None:
     """Delete what an interrupted run left unfinished."""
+    remove_temporaries(Path(folder), "dataset.json")
     for path in Path(folder).glob(f"{_PARTIAL}*"):
         shutil.rmtree(path, ignore_errors=True)
 

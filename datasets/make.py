@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-import shutil
 import signal
 import sys
 import threading
@@ -396,11 +395,11 @@ def _make(
         raise ConfigError(f"workers {workers}: at least 1 is needed")
     start = time.perf_counter()
     console = Console(stderr=True, quiet=quiet, highlight=False, soft_wrap=True)
-    with _sole_writer(out):
+    with _sole_writer(out), _writing(out):
         earlier = _earlier_ids(out, made_with, overwrite)
         if overwrite:
             for item in {*earlier, *(source.id for source in sources)}:
-                shutil.rmtree(out / item, ignore_errors=True)
+                layout.remove_object(out, item)
             earlier = ()
         layout.remove_partial(out)
         skipped = [source.id for source in sources if layout.is_complete(out, source.id)]
@@ -473,6 +472,18 @@ def _sole_writer(out: Path) -> Iterator[None]:
         yield
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _writing(out: Path) -> Iterator[None]:
+    """A disk that is full or a folder that is read-only ends the run with one line."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(
+            f"{out}: cannot be written ({error.strerror or error}); free space or make it writable, then run this "
+            "again: objects that are complete are kept"
+        ) from error
 
 
 def _earlier_ids(out: Path, made_with: dict, overwrite: bool) -> tuple[str, ...]:

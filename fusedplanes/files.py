@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import stat
@@ -12,20 +13,38 @@ from fusedplanes.errors import DataError
 
 
 def write_atomically(path: str | Path, data: bytes) -> None:
-    """Write a file through a temporary neighbour, fsync and rename, so that no reader ever sees half of it."""
+    """Write a file through a temporary neighbour, fsync and rename, so that no reader ever sees half of it.
+
+    Raises:
+        OSError: the disk is full, the folder read-only; it names ``path``, and nothing is left behind.
+    """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    temporary = None
     try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
         with os.fdopen(handle, "wb") as file:
             file.write(data)
             file.flush()
             os.fsync(file.fileno())
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+    except BaseException as error:
+        if temporary is not None:
+            with contextlib.suppress(OSError):
+                os.unlink(temporary)
+        if isinstance(error, OSError):
+            # A write that fails names no file, and the temporary one's name tells nobody anything.
+            error.filename = str(path)
         raise
+
+
+def remove_temporaries(folder: Path, *names: str) -> None:
+    """Remove what killed writers of the named files left in a folder; nobody else may be writing them now."""
+    for name in names:
+        for path in folder.glob(f".{name}.????????"):
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def write_json(path: str | Path, value: object) -> None:

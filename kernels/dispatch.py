@@ -10,11 +10,12 @@ Numba is imported when the first CPU kernel is built, never by importing this pa
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import hashlib
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import CellType, FunctionType
 
@@ -106,14 +107,30 @@ def compile_kernel(*signatures: str, parallel: bool = True, fastmath: bool | set
     def decorate(function: Callable) -> Callable:
         options = dict(nogil=True, parallel=parallel, fastmath=fastmath, error_model="numpy")
         function = _with_cell(function, _source_stamp())
-        try:
-            return numba.njit(list(signatures), cache=True, **options)(function)
-        except RuntimeError as error:
-            if "cannot cache function" not in str(error):
-                raise
-            return numba.njit(list(signatures), **options)(function)
+        with _torch_threads_kept():
+            try:
+                return numba.njit(list(signatures), cache=True, **options)(function)
+            except RuntimeError as error:
+                if "cannot cache function" not in str(error):
+                    raise
+                return numba.njit(list(signatures), **options)(function)
 
     return decorate
+
+
+@contextlib.contextmanager
+def _torch_threads_kept() -> Iterator[int]:
+    """Put torch's number of threads back, and give it.
+
+    When numba starts its OpenMP threads, as many as there are cores, it sets their number for all of the process. Torch
+    would add in another order from then on, and a run that went on in a new process would differ in the last bits.
+    """
+    threads = torch.get_num_threads()
+    try:
+        yield threads
+    finally:
+        if torch.get_num_threads() != threads:
+            torch.set_num_threads(threads)
 
 
 @functools.cache
@@ -151,9 +168,9 @@ def launch(kernel: Callable, *arguments: Tensor | tuple[int, ...] | float) -> No
         raise BackendUnavailable("a forked process cannot run parallel kernels; start workers by spawn or forkserver")
     _has_launched = True
     arrays = [argument.detach().numpy() if isinstance(argument, Tensor) else argument for argument in arguments]
-    with _launch_lock:
+    with _launch_lock, _torch_threads_kept() as threads:
         callers_threads = numba.get_num_threads()
-        numba.set_num_threads(min(torch.get_num_threads(), numba.config.NUMBA_NUM_THREADS))
+        numba.set_num_threads(min(threads, numba.config.NUMBA_NUM_THREADS))
         try:
             kernel(*arrays)
         finally:

@@ -47,10 +47,10 @@ def main(arguments: list[str]) -> None:
     options = parse(Train, arguments, "train")
     from fusedplanes import datasets
     from fusedplanes.planes.config import preset, with_downscale
-    from fusedplanes.planes.run import make_plan, train
+    from fusedplanes.planes.run import has_begun, make_plan, train
 
     out = options.out or Path("runs") / options.data.resolve().name
-    if options.resume:
+    if options.resume and has_begun(out):
         _refuse_changes(arguments, options, out)
     dataset = datasets.load(options.data, size=options.size or None)
     config = preset(options.preset, options.method)

@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from fusedplanes.errors import CheckpointError, ConfigError
-from fusedplanes.files import read_json, write_json
+from fusedplanes.files import read_json, remove_temporaries, write_json
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.planes.config import RunConfig, from_json, to_json
 from fusedplanes.planes.model import PlanesModel, SharedParts
@@ -41,7 +41,7 @@ from fusedplanes.training.checkpoint import (
 )
 from fusedplanes.training.log import TrainingLog
 from fusedplanes.training.loop import run_phase
-from fusedplanes.training.object_store import MOMENTS, DiskObjectStore, hold_for_writing
+from fusedplanes.training.object_store import MOMENTS, DiskObjectStore, hold_for_writing, unwritable
 
 FORMAT, FORMAT_VERSION = "fusedplanes-run", 1
 
@@ -121,6 +121,7 @@ def train(
         raise ConfigError(f"watch {watch_seconds}: choose seconds between previews, or 0 for none")
     out = Path(out)
     replaced = _claim(out, resume, overwrite)
+    resume = resume and has_begun(out)
     checkpoint = load_checkpoint(out) if resume and not replaced else None
     if resume:
         config, minutes = read_config(out), 0.0
@@ -141,8 +142,7 @@ def train(
             plan = plan.with_steps(config)
         if replaced:
             hold_for_writing(out / OBJECTS).close()
-            shutil.rmtree(out)
-        out.mkdir(parents=True, exist_ok=True)
+            _remove_run(out)
         data = getattr(dataset, "path", None)
         extra = {
             "data": None if data is None else str(Path(data).resolve()),
@@ -150,9 +150,10 @@ def train(
             "image_size": list(views.size),
             "data_signature": views.signature(),
         }
-        write_json(
-            out / "config.json", {"format": FORMAT, "format_version": FORMAT_VERSION, **to_json(config), **extra}
-        )
+        with _one_line(out):
+            write_json(
+                out / "config.json", {"format": FORMAT, "format_version": FORMAT_VERSION, **to_json(config), **extra}
+            )
         store = create_store(out)
         stage = StageOne(config, views, device=device)
         position, predicted = (stage.phases[0].name, 0), plan.seconds
@@ -168,6 +169,7 @@ def train(
         stage.table, stage.object_adam = load_objects(store, views.ids)
         stage.object_adam.betas = BETAS
         stage.load_optimizer_state(checkpoint.phase, checkpoint.optimizer())
+    remove_temporaries(out, "config.json", "log.jsonl", "preview.png")
     log = TrainingLog(out / "log.jsonl", tensorboard=tensorboard)
     with contextlib.closing(store), contextlib.closing(log):
         data = shlex.quote(str(getattr(dataset, "path", "DATA")))
@@ -263,7 +265,7 @@ class _Session:
 
     def watch(self, phase: str, step: int) -> dict[str, float]:
         """Render the held-out views into preview.png and note their PSNR in the log."""
-        with self.clock.paused():
+        with self.clock.paused(), _one_line(self.out):
             heading, render = "render", self._render
             if phase == "autoencoder":
                 heading, render = "autoencoder", self._reconstruct
@@ -303,6 +305,36 @@ def _finished(out: Path, checkpoint: Checkpoint) -> TrainingSummary:
     )
 
 
+@contextlib.contextmanager
+def _one_line(out: Path):
+    """A disk that is full and a folder that is read-only are told as they are for a checkpoint."""
+    try:
+        yield
+    except OSError as error:
+        raise unwritable(out, error) from error
+
+
+def has_begun(out: str | Path) -> bool:
+    """Whether a folder holds anything that training could go on from, or must not overwrite.
+
+    One that was killed before it wrote its configuration leaves at most a temporary file.
+    """
+    out = Path(out)
+    return out.exists() and not (out.is_dir() and all(path.name.startswith(".config.json.") for path in out.iterdir()))
+
+
+def _remove_run(out: Path) -> None:
+    """Remove a run in such an order that one removed by half begins anew, as one that never had a checkpoint does."""
+    for path in [*out.glob("shared-*"), out / MANIFEST]:
+        path.unlink(missing_ok=True)
+    for path in out.iterdir():
+        if path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        elif path.name != "config.json":
+            path.unlink()
+    (out / "config.json").unlink()
+
+
 def _check_unchanged(out: Path, views: TrainingViews) -> None:
     """A run goes on with the images it began with: latents, batches and floors all depend on them.
 
@@ -328,7 +360,7 @@ def _claim(out: Path, resume: bool, overwrite: bool) -> bool:
     # Shared tensors without a manifest are a damaged run, whose objects may still be worth something.
     if known and not (out / MANIFEST).exists() and not any(out.glob("shared-*")):
         return True
-    if resume or not out.exists() or (out.is_dir() and not any(out.iterdir())):
+    if resume or not has_begun(out):
         return False
     if not known:
         raise ConfigError(f"{out}: is no empty folder and no run; choose another --out")
@@ -439,9 +471,16 @@ def open_run(run: str | Path) -> tuple[RunConfig, SharedParts, DiskObjectStore, 
         CheckpointError: no run, a damaged one, or one of a newer version.
     """
     config = read_config(run)
-    checkpoint = load_checkpoint(run)
-    shared, store = read_shared(config, checkpoint), checkpoint.store()
-    return config, shared, store, stage_one_objects(checkpoint, store)
+    while True:
+        checkpoint = load_checkpoint(run)
+        try:
+            shared, store = read_shared(config, checkpoint), checkpoint.store()
+        except CheckpointError:
+            # Whoever trains this run may have saved meanwhile, and removed what the checkpoint before it named.
+            if load_checkpoint(run).manifest == checkpoint.manifest:
+                raise
+        else:
+            return config, shared, store, stage_one_objects(checkpoint, store)
 
 
 def read_shared(config: RunConfig, checkpoint: Checkpoint) -> SharedParts:

@@ -108,6 +108,8 @@ class StageOne:
         shared: SharedParts | None = None,
     ) -> None:
         self.config, self.views, self.device = config, views, torch.device(device)
+        # Said outright, MKL takes exactly so many: a run that goes on in a new process adds in the same order.
+        torch.set_num_threads(torch.get_num_threads())
         if shared is None:
             torch.manual_seed(config.training.seed)
         self.model = PlanesModel(config, shared)

@@ -40,7 +40,7 @@ def save_video(path: str | Path, frames: Tensor, *, frames_per_second: int = 24)
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, suffix=path.suffix)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
         os.close(handle)
         if path.suffix.lower() == ".gif":
             imageio.mimsave(temporary, list(pixels), duration=1000 / frames_per_second, loop=0)

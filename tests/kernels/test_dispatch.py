@@ -107,6 +107,21 @@ def test_launching_puts_back_the_number_of_numba_threads(threads):
     assert numba.get_num_threads() == 1
 
 
+TORCH_S_THREADS = """
+import torch
+from fusedplanes.kernels import sample_triplane
+
+assert torch.get_num_threads() == 1
+sample_triplane(torch.zeros(3, 2, 2, 1), torch.zeros(1, 3), backend="cpu")
+assert torch.get_num_threads() == 1
+"""
+
+
+def test_numba_s_threads_leave_the_number_of_torch_s_alone():
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "NUMBA_NUM_THREADS": "2"}
+    subprocess.run([sys.executable, "-c", TORCH_S_THREADS], check=True, env=environment, timeout=120)
+
+
 LAUNCH_FROM_TWO_THREADS = """
 import threading, torch
 from fusedplanes.kernels import sample_triplane
