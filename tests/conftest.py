@@ -10,6 +10,7 @@ os.environ.setdefault("NUMBA_NUM_THREADS", "2")
 import numpy as np
 import pytest
 import torch
+from failing_disk import FailingDisk
 
 torch.set_num_threads(1)
 
@@ -26,6 +27,12 @@ def threads():
     """A function that sets torch's (and so the kernels') number of threads; put back to one afterwards."""
     yield torch.set_num_threads
     torch.set_num_threads(1)
+
+
+@pytest.fixture(scope="session")
+def failing_disk():
+    """See `FailingDisk`: one for all tests, as nothing that listens to Python can be taken off again."""
+    return FailingDisk()
 
 
 def _poisoned(allocate):

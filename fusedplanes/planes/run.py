@@ -22,7 +22,7 @@ from pathlib import Path
 import torch
 
 from fusedplanes.errors import CheckpointError, ConfigError
-from fusedplanes.files import read_json, remove_temporaries, write_json
+from fusedplanes.files import read_json, remove_temporaries, write_atomically, write_json
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.planes.config import RunConfig, from_json, to_json
 from fusedplanes.planes.model import PlanesModel, SharedParts
@@ -151,6 +151,7 @@ def train(
             "data_signature": views.signature(),
         }
         with _one_line(out):
+            write_atomically(out / PENDING, b"")
             write_json(
                 out / "config.json", {"format": FORMAT, "format_version": FORMAT_VERSION, **to_json(config), **extra}
             )
@@ -184,6 +185,8 @@ def train(
 
 
 FINISHED = "finished"
+PENDING = ".first-checkpoint-pending"
+"""An empty file, there until the first checkpoint is: what lies beside it was left by a run that never had one."""
 MOST_MINUTES = 1_000_000
 STAGE_ONE_OBJECTS = "stage_one_objects"
 """Metadata of a checkpoint: how many objects were trained together; those added later are not among them."""
@@ -262,6 +265,8 @@ class _Session:
             object_adam=self.stage.object_adam,
             metadata={"seconds": self.clock(), "predicted_seconds": self.predicted, **metadata},
         )
+        with contextlib.suppress(OSError):
+            (self.out / PENDING).unlink(missing_ok=True)
 
     def watch(self, phase: str, step: int) -> dict[str, float]:
         """Render the held-out views into preview.png and note their PSNR in the log."""
@@ -320,7 +325,9 @@ def has_begun(out: str | Path) -> bool:
     One that was killed before it wrote its configuration leaves at most a temporary file.
     """
     out = Path(out)
-    return out.exists() and not (out.is_dir() and all(path.name.startswith(".config.json.") for path in out.iterdir()))
+    return out.exists() and not (
+        out.is_dir() and all(path.name.startswith((".config.json.", PENDING)) for path in out.iterdir())
+    )
 
 
 def _remove_run(out: Path) -> None:
@@ -358,7 +365,7 @@ def _claim(out: Path, resume: bool, overwrite: bool) -> bool:
         raise ConfigError("--resume and --overwrite exclude each other")
     known = (out / "config.json").is_file() and (read_json(out / "config.json").get("format") == FORMAT)
     # Shared tensors without a manifest are a damaged run, whose objects may still be worth something.
-    if known and not (out / MANIFEST).exists() and not any(out.glob("shared-*")):
+    if known and not (out / MANIFEST).exists() and ((out / PENDING).exists() or not any(out.glob("shared-*"))):
         return True
     if resume or not has_begun(out):
         return False

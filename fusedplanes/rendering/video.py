@@ -12,6 +12,7 @@ from torch import Tensor
 
 from fusedplanes.cameras import Cameras
 from fusedplanes.errors import ConfigError, DataError
+from fusedplanes.files import write_atomically
 from fusedplanes.images import to_uint8
 
 FORMATS = (".mp4", ".gif", ".webm")
@@ -39,14 +40,15 @@ def save_video(path: str | Path, frames: Tensor, *, frames_per_second: int = 24)
         pixels = np.pad(pixels, ((0, 0), (0, pad_height), (0, pad_width), (0, 0)), mode="edge")
     temporary = None
     try:
+        if path.suffix.lower() == ".gif":
+            # In memory first: a writer that meets a full disk would try again, loudly, when it is thrown away.
+            data = imageio.mimwrite("<bytes>", list(pixels), format="GIF", duration=1000 / frames_per_second, loop=0)
+            return write_atomically(path, data)
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.stem}.", suffix=path.suffix)
         os.close(handle)
-        if path.suffix.lower() == ".gif":
-            imageio.mimsave(temporary, list(pixels), duration=1000 / frames_per_second, loop=0)
-        else:
-            options = {"fps": frames_per_second, "macro_block_size": 1, "quality": 8}
-            imageio.mimsave(temporary, list(pixels), format="FFMPEG", **options)
+        options = {"fps": frames_per_second, "macro_block_size": 1, "quality": 8}
+        imageio.mimsave(temporary, list(pixels), format="FFMPEG", **options)
         os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except (OSError, ValueError) as error:  # ValueError: a name no file system takes

@@ -13,9 +13,11 @@ import torch
 
 from fusedplanes.cameras import Cameras
 from fusedplanes.errors import CheckpointError, ConfigError, DataError
+from fusedplanes.planes import run as reading
 from fusedplanes.planes.model import FusedPlanes, TriPlanes, load
 from fusedplanes.planes.run import data_folder, image_size, make_plan, read_config, train
 from fusedplanes.planes.stage_one import StageOne
+from fusedplanes.training import checkpoint as checkpoint_files
 from fusedplanes.training.checkpoint import load_checkpoint, save_checkpoint
 from fusedplanes.training.log import read_log
 from fusedplanes.training.loop import TrainingInterrupted
@@ -438,3 +440,111 @@ for color in torch.utils.data.DataLoader(Views(), num_workers=1, multiprocessing
 
 def test_a_forked_loader_renders_in_plain_torch(run):
     subprocess.run([sys.executable, "-c", FORK, str(run)], check=True, timeout=120)
+
+
+# Killed, interrupted twice, read meanwhile ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("left", [(), (".config.json.ab12cd34",), (".first-checkpoint-pending",)])
+def test_a_run_killed_before_it_wrote_its_configuration_can_be_resumed(tmp_path, ellipsoids, small_config, run, left):
+    out = tmp_path / "run"
+    if left:
+        out.mkdir()
+    for name in left:
+        (out / name).write_text("half")
+    train(ellipsoids, out, config=small_config(), resume=True, watch_seconds=0, quiet=True)
+    assert_same(tensors_of(out), tensors_of(run))
+    assert not [path.name for path in out.iterdir() if path.name.startswith(".")]
+
+
+@pytest.mark.parametrize("resume", [True, False])
+def test_a_run_killed_inside_its_first_checkpoint_begins_anew(tmp_path, ellipsoids, small_config, monkeypatch, resume):
+    out, config = tmp_path / "run", small_config("tri-planes")
+
+    def killed(path, data, original=checkpoint_files.write_atomically):
+        if path.name == "checkpoint.json":
+            raise KeyboardInterrupt
+        original(path, data)
+
+    monkeypatch.setattr(checkpoint_files, "write_atomically", killed)
+    # A kill does not clean up.
+    monkeypatch.setattr("pathlib.Path.unlink", lambda path, missing_ok=False: None)
+    with pytest.raises(KeyboardInterrupt):
+        train(ellipsoids, out, config=config, watch_seconds=0, quiet=True)
+    monkeypatch.undo()
+    assert any(out.glob("shared-*")) and not (out / "checkpoint.json").exists()
+    train(ellipsoids, out, config=config, resume=resume, watch_seconds=0, quiet=True)
+    train(ellipsoids, tmp_path / "peace", config=config, watch_seconds=0, quiet=True)
+    assert_same(tensors_of(out), tensors_of(tmp_path / "peace"))
+
+
+@pytest.mark.parametrize("survivors", [1, 2, 3])
+def test_a_run_that_was_replaced_by_half_can_be_replaced_again(
+    stopped, ellipsoids, small_config, monkeypatch, survivors
+):
+    """Killed while it removes the old run, at several moments."""
+    original = shutil.rmtree
+
+    def killed(path, **options):
+        if survivors == 1:
+            raise KeyboardInterrupt
+        original(path, **options)
+
+    monkeypatch.setattr(shutil, "rmtree", killed)
+    if survivors > 1:
+        monkeypatch.setattr("fusedplanes.planes.run.write_json", lambda *_: killed_now())
+    with pytest.raises(KeyboardInterrupt):
+        train(ellipsoids, stopped, config=small_config("tri-planes"), overwrite=True, watch_seconds=0, quiet=True)
+    monkeypatch.undo()
+    train(
+        ellipsoids,
+        stopped,
+        config=small_config("tri-planes"),
+        resume=survivors == 3,
+        overwrite=survivors == 2,
+        watch_seconds=0,
+        quiet=True,
+    )
+    assert load(stopped).object_ids == ellipsoids.ids
+
+
+def killed_now():
+    raise KeyboardInterrupt
+
+
+def test_a_second_interruption_while_the_run_is_saved_leaves_it_usable(
+    tmp_path, ellipsoids, small_config, run, monkeypatch
+):
+    step, out = StageOne._joint_step, tmp_path / "run"
+
+    def interrupted(self, index):
+        if (out / "checkpoint.json").exists():
+            signal.raise_signal(signal.SIGINT)
+            monkeypatch.setattr(checkpoint_files, "sync_folder", lambda folder: signal.raise_signal(signal.SIGINT))
+        return step(self, index)
+
+    monkeypatch.setattr(StageOne, "_joint_step", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        train(ellipsoids, out, config=small_config(), watch_seconds=0, quiet=True)
+    monkeypatch.undo()
+    assert load_checkpoint(out).phase == "warm-up"
+    train(ellipsoids, out, config=small_config(), resume=True, watch_seconds=0, quiet=True)
+    assert_same(tensors_of(out), tensors_of(run))
+
+
+def test_a_run_that_is_saved_while_it_is_opened_is_opened_again(tmp_path, run, monkeypatch):
+    out = shutil.copytree(run, tmp_path / "run")
+    original, saved = reading.read_shared, []
+
+    def overtaken(config, checkpoint):
+        if not saved:
+            saved.append(True)
+            with contextlib.closing(checkpoint.store(writable=True)) as store:
+                save_checkpoint(out, store, phase="finished", step=0, shared=checkpoint.shared())
+        return original(config, checkpoint)
+
+    monkeypatch.setattr(reading, "read_shared", overtaken)
+    assert load(out).object_ids == load(run).object_ids
+    next(out.glob("shared-*")).unlink()
+    with pytest.raises(CheckpointError, match="cannot be read"):
+        load(out)
