@@ -101,9 +101,20 @@ def probe(config: RunConfig, views: TrainingViews, *, device: str | torch.device
         phases.append(PhasePlan(phase.name, phase.steps, _step_seconds(phase.step), set_up))
     shared_bytes = stage.model.shared_bytes()
     object_bytes = stage.model.object_bytes()
-    # A training object holds its values and two moments; the probe's own are in its peak already.
-    more = (len(views) - len(some)) * object_bytes * 3
+    # A training object holds its values, two moments and what is cached of it; the probe's own are in its peak already.
+    more = (len(views) - len(some)) * (object_bytes * 3 + _cached_bytes(stage) // len(some))
     return Plan(len(views), tuple(phases), object_bytes, shared_bytes, peak_memory() + more)
+
+
+def _cached_bytes(stage: StageOne) -> int:
+    """What a stage keeps of its objects' views for random rays; the images themselves were there before."""
+    if stage.targets is None:
+        return 0
+    covered = sum(item.nbytes for item in stage.targets.covered)
+    if stage.latents is None:
+        return covered
+    # The cache of means and log-variances at half precision is as large as the standardised means made from it.
+    return covered + 2 * sum(item.nbytes for item in stage.targets.values)
 
 
 def _step_seconds(step) -> float:

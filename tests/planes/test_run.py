@@ -128,6 +128,17 @@ def test_the_plan_scales_to_the_minutes_asked_for(ellipsoids, small_config):
     assert json.loads(json.dumps(plan.to_json()))["seconds"] == pytest.approx(plan.seconds)
 
 
+@pytest.mark.parametrize("method", ["fused-planes", "tri-planes"])
+def test_the_plan_counts_what_every_object_keeps_in_memory(ellipsoids, small_config, monkeypatch, method):
+    monkeypatch.setattr("fusedplanes.planes.plan.peak_memory", lambda: 0)
+    monkeypatch.setattr("fusedplanes.planes.plan.PROBE_OBJECTS", 2)
+    plan = make_plan(small_config(method), ellipsoids)
+    views, cells, channels = 12, 4 * 4, 4
+    latents = views * cells * channels * (4 + 2 + 2) + views * cells  # standardised, mean, log-variance; covered or not
+    cached = latents if method == "fused-planes" else views * 16 * 16
+    assert plan.peak_memory_bytes == 3 * (3 * plan.object_bytes + cached)
+
+
 def test_a_folder_with_something_in_it_is_never_overwritten_silently(tmp_path, run, ellipsoids, small_config):
     with pytest.raises(ConfigError, match="--resume"):
         train(ellipsoids, run, config=small_config(), quiet=True)
@@ -478,38 +489,19 @@ def test_a_run_killed_inside_its_first_checkpoint_begins_anew(tmp_path, ellipsoi
     assert_same(tensors_of(out), tensors_of(tmp_path / "peace"))
 
 
-@pytest.mark.parametrize("survivors", [1, 2, 3])
-def test_a_run_that_was_replaced_by_half_can_be_replaced_again(
-    stopped, ellipsoids, small_config, monkeypatch, survivors
-):
-    """Killed while it removes the old run, at several moments."""
-    original = shutil.rmtree
+@pytest.mark.parametrize("moment", ["shutil.rmtree", "fusedplanes.planes.run.write_json"])
+@pytest.mark.parametrize("go_on", ["resume", "overwrite"])
+def test_a_run_that_was_replaced_by_half_begins_anew(stopped, ellipsoids, small_config, monkeypatch, moment, go_on):
+    def killed(*arguments, **options):
+        raise KeyboardInterrupt
 
-    def killed(path, **options):
-        if survivors == 1:
-            raise KeyboardInterrupt
-        original(path, **options)
-
-    monkeypatch.setattr(shutil, "rmtree", killed)
-    if survivors > 1:
-        monkeypatch.setattr("fusedplanes.planes.run.write_json", lambda *_: killed_now())
+    config = small_config("tri-planes")
+    monkeypatch.setattr(moment, killed)
     with pytest.raises(KeyboardInterrupt):
-        train(ellipsoids, stopped, config=small_config("tri-planes"), overwrite=True, watch_seconds=0, quiet=True)
+        train(ellipsoids, stopped, config=config, overwrite=True, watch_seconds=0, quiet=True)
     monkeypatch.undo()
-    train(
-        ellipsoids,
-        stopped,
-        config=small_config("tri-planes"),
-        resume=survivors == 3,
-        overwrite=survivors == 2,
-        watch_seconds=0,
-        quiet=True,
-    )
+    train(ellipsoids, stopped, config=config, watch_seconds=0, quiet=True, **{go_on: True})
     assert load(stopped).object_ids == ellipsoids.ids
-
-
-def killed_now():
-    raise KeyboardInterrupt
 
 
 def test_a_second_interruption_while_the_run_is_saved_leaves_it_usable(
