@@ -288,7 +288,7 @@ def test_a_full_disk_ends_the_run_and_keeps_what_is_done(tmp_path, collection, m
         return original(*arguments, **keywords)
 
     monkeypatch.setattr(layout, "write_object", write_object)
-    with pytest.raises(OSError, match="No space left"):
+    with pytest.raises(DataError, match=r"out: cannot be written \(No space left"):
         from_meshes(collection, tmp_path / "out", **SMALL)
     assert datasets.load(tmp_path / "out").ids == ("a_model_normalized",)
 
