@@ -28,6 +28,37 @@ def threads():
     torch.set_num_threads(1)
 
 
+@pytest.fixture(scope="session")
+def published(tmp_path_factory):
+    """A function of "kl" or "tiny": a folder that diffusers saved an autoencoder of random weights to, in moments.
+
+    Latent cells are 4 pixels a side and have 4 channels.
+    """
+
+    def save(kind):
+        import diffusers
+
+        folder = tmp_path_factory.getbasetemp() / f"published-{kind}"
+        if not folder.exists():
+            torch.manual_seed(1)
+            widths = {"encoder_block_out_channels": (8,) * 3, "decoder_block_out_channels": (8,) * 3}
+            counts = {"num_encoder_blocks": (1, 1, 1), "num_decoder_blocks": (1, 1, 1)}
+            network = (
+                diffusers.AutoencoderTiny(**widths, **counts)
+                if kind == "tiny"
+                else diffusers.AutoencoderKL(
+                    block_out_channels=(8, 8, 16),
+                    down_block_types=("DownEncoderBlock2D",) * 3,
+                    up_block_types=("UpDecoderBlock2D",) * 3,
+                    norm_num_groups=4,
+                )
+            )
+            network.save_pretrained(folder)
+        return folder
+
+    return save
+
+
 def _poisoned(allocate):
     """``allocate``, whose floating-point result is filled with NaN when the library asks for it."""
 

@@ -68,11 +68,8 @@ def open_pretrained(
         >>> space.downscale, space.latent_channels  # doctest: +SKIP
         (8, 4)
     """
-    source = str(Path(source).expanduser().resolve()) if Path(source).expanduser().is_dir() else str(source)
-    local = Path(source).is_dir()
-    if not local and not HUB_ID.fullmatch(source):
-        raise DataError(f"{source}: no such folder, and no hub id (owner/name)")
-    asset = weights_licence(None if local else source)
+    source = resolved_source(source)
+    asset = weights_licence(None if Path(source).is_dir() else source)
     require_acceptance(source, asset, accepted=accept_licence)
     files = find_files(source, revision)
     try:
@@ -107,6 +104,20 @@ def load_weights(autoencoder: PretrainedAutoencoder) -> None:
     if broken:
         raise DataError(f"{path}: tensor '{broken}' has values that are not finite; get it again")
     autoencoder.load_state_dict(tensors)
+
+
+def resolved_source(source: str | Path) -> str:
+    """A source as it is recorded: the whole path of a local folder, or a hub id.
+
+    Raises:
+        DataError: it is neither.
+    """
+    folder = Path(source).expanduser()
+    if str(source) and folder.is_dir():
+        return str(folder.resolve())
+    if not HUB_ID.fullmatch(str(source)):
+        raise DataError(f"{source}: no such folder, and no hub id (owner/name)")
+    return str(source)
 
 
 # Finding --------------------------------------------------------------------------------------------------------------
@@ -213,10 +224,10 @@ def _check_tensors(path: Path, config: PretrainedAutoencoderConfig) -> dict[str,
     shapes = _read_shapes(path)
     names = {name: _present_name(name) for name in shapes}
     missing, extra = expected.keys() - names.values(), names.values() - expected.keys()
-    for name in sorted(missing):
-        raise DataError(f"{path}: tensor '{name}' is missing; the file does not belong to its config.json")
-    for name in sorted(extra):
-        raise DataError(f"{path}: tensor {shown(name)} is not part of the architecture in its config.json")
+    if missing:
+        raise DataError(f"{path}: tensor '{min(missing)}' is missing; the file does not belong to its config.json")
+    if extra:
+        raise DataError(f"{path}: tensor {shown(min(extra))} is not part of the architecture in its config.json")
     for name, shape in shapes.items():
         asked = tuple(expected[names[name]].shape)
         if shape != asked:

@@ -1,8 +1,8 @@
 """Stage 1: train shared parts and the planes of a class's objects together.
 
-Three phases (Fused-Planes, section 3.2): the autoencoder on images alone, unless it is a published one; a warm-up of the
-planes on random rays of its cached latents; a joint phase in which the image decoder learns to decode what the planes
-render. Plain Tri-Planes have the second only, on colours.
+Three phases (Fused-Planes, section 3.2): the autoencoder on images alone, unless it is a published one; a warm-up of
+the planes on random rays of its cached latents; a joint phase in which the image decoder learns to decode what the
+planes render. Plain Tri-Planes have the second only, on colours.
 
 A step works on a few objects (object-major): their planes are composed once, the optimiser touches their rows and the
 shared parts, and nothing else, so a step costs the same for fifty objects as for a hundred thousand.
