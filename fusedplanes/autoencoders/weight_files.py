@@ -128,8 +128,9 @@ def find_files(source: str, revision: str | None = None) -> WeightFiles:
 
     Raises:
         ConfigError: a hub id, and diffusers (which brings the hub's client) is not installed.
-        DataError: one is missing, or the hub does not answer.
+        DataError: it is neither, a file is missing, or the hub does not answer.
     """
+    source = resolved_source(source)
     return _local_files(Path(source)) if Path(source).is_dir() else _hub_files(source, revision)
 
 

@@ -395,9 +395,9 @@ def _build(kind: type, value: object, where: str):
 def _convert(hint, item, where: str):
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        if item is None:
-            return None
         options = [option for option in typing.get_args(hint) if option is not types.NoneType]
+        if item is None and len(options) < len(typing.get_args(hint)):
+            return None
         return _convert(_likeliest(options, item), item, where)
     if dataclasses.is_dataclass(hint):
         return _build(hint, item, where)

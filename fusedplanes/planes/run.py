@@ -438,8 +438,10 @@ def _data_licences(run: str | Path) -> tuple[LicenceRecord, ...]:
 
 def note_data_licences(run: str | Path, records: Iterable[LicenceRecord]) -> None:
     """Add the licences of further data sets to a run, before any object of theirs is stored in it."""
-    found = records_to_json(united(_data_licences(run), records))
-    write_json(Path(run) / "config.json", {**_config_file(run), DATA_LICENCES: found})
+    known = _data_licences(run)
+    found = united(known, records)
+    if found != known:
+        write_json(Path(run) / "config.json", {**_config_file(run), DATA_LICENCES: records_to_json(found)})
 
 
 def _config_file(run: str | Path) -> dict:

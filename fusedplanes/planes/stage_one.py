@@ -175,6 +175,8 @@ class StageOne:
                 images = sample_images(self.views.images, PATCH_IMAGES, background, generator)
                 self.shared.autoencoder.start_linear(images.to(self.device))
             return
+        # Says which parameters are trained: known before the first step, they take part in it.
+        self.shared_adam(phase)
         if self.shared.autoencoder is None:
             self.targets = RayTargets.colors(self.views, background)
             return

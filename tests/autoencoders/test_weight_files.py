@@ -89,7 +89,7 @@ def test_what_is_wrong_in_config_json_is_named_with_the_file(folder, change, mes
 
 
 def test_shapes_that_do_not_fit_are_named(folder):
-    value = json.loads((folder / CONFIG).read_text()) | {"block_out_channels": [8, 8, 32]}
+    value = json.loads((folder / CONFIG).read_text()) | {"block_out_channels": [8, 32]}
     (folder / CONFIG).write_text(json.dumps(value))
     assert "has shape" in refused(folder) and "its config.json asks for" in refused(folder)
 
