@@ -113,9 +113,12 @@ def _refuse_changes(arguments: list[str], options: Train, out: Path) -> None:
 
     Raises:
         ConfigError: an option of the command line says something else than the run's config.json.
+        DataError: an autoencoder that is neither a folder nor a hub id.
     """
+    from fusedplanes.autoencoders.weight_files import resolved_source
     from fusedplanes.planes.run import read_config, resampled_size
 
+    asked = resolved_source(options.autoencoder) if options.autoencoder else ""
     config = read_config(out)
     autoencoder = config.model.autoencoder
     found = {
@@ -123,7 +126,7 @@ def _refuse_changes(arguments: list[str], options: Train, out: Path) -> None:
         "--method": (options.method, config.method),
         "--seed": (options.seed, config.training.seed),
         "--downscale": (options.downscale, autoencoder.downscale if autoencoder else 0),
-        "--autoencoder": (options.autoencoder, getattr(autoencoder, "source", "its own")),
+        "--autoencoder": (asked, getattr(autoencoder, "source", "its own")),
         "--size": (options.size, resampled_size(out) or 0),
         "--minutes": (options.minutes, "what it was started with"),
     }
