@@ -98,6 +98,8 @@ class Block:
 sys.meta_path.insert(0, Block())
 import fusedplanes.planes.stage_one, fusedplanes.rendering.volume, fusedplanes.autoencoders.image
 import fusedplanes.kernels
+from fusedplanes.planes.config import preset
+fusedplanes.planes.stage_one.SharedParts(preset("tiny").model)
 """
     run_python(code)
 

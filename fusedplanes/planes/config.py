@@ -242,6 +242,7 @@ def _latent(preset: str) -> RunConfig:
         # settings). Two of the weights are odd, and kept: they were chosen for latents squashed by tanh(0.02 z), where
         # a unit error counts 4e-4, so the latent term weighs far more here, on standardised latents; and the published
         # total variation is a sum over elements divided by 64 + 64, while ours is a mean, so its 1e-4 is a whisper.
+        # The autoencoder is our own, of the published shape of latents; `with_autoencoder` takes Stable Diffusion's.
         return RunConfig(
             "fused-planes",
             preset,
@@ -379,7 +380,7 @@ def from_json(value: dict) -> RunConfig:
 def _build(kind: type, value: object, where: str):
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: expected an object, found {type(value).__name__}")
-    hints = typing.get_type_hints(kind)
+    hints = _field_types(kind)
     unknown = sorted(set(value) - set(hints))
     if unknown:
         raise ConfigError(f"{where}: unknown field '{unknown[0]}'; it may come from a newer version")
@@ -390,6 +391,12 @@ def _build(kind: type, value: object, where: str):
         return kind(**arguments)
     except TypeError as error:
         raise ConfigError(f"{where}: {error}") from error
+
+
+def _field_types(kind: type) -> dict[str, object]:
+    """The fields of a configuration and their types; class variables are none."""
+    hints = typing.get_type_hints(kind)
+    return {item.name: hints[item.name] for item in dataclasses.fields(kind)}
 
 
 def _convert(hint, item, where: str):
@@ -422,6 +429,6 @@ def _likeliest(options: list, item: object):
     """
 
     def known(option) -> int:
-        return len(item.keys() & set(typing.get_type_hints(option))) if dataclasses.is_dataclass(option) else 0
+        return len(item.keys() & _field_types(option).keys()) if dataclasses.is_dataclass(option) else 0
 
     return max(options, key=known) if isinstance(item, dict) else options[0]

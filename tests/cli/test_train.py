@@ -40,7 +40,7 @@ def test_a_run_goes_on_with_its_own_settings(run, option, message):
 
 
 def test_a_run_goes_on_with_its_own_autoencoder(run):
-    with pytest.raises(ConfigError, match="--autoencoder someone/other: the run in .* has its own"):
+    with pytest.raises(ConfigError, match=r"--autoencoder someone/other: the run in .* has its own"):
         train.main([str(run.parent), "--out", str(run), "--resume", "--autoencoder", "someone/other"])
 
 

@@ -197,6 +197,7 @@ def test_what_has_no_latent_space_or_another_one_is_refused():
         ("architecture", {"layers_per_block": 2}, "the shared tensors do not fit"),
         ("architecture", {"class_name": "AutoencoderDC"}, r"architecture\.class_name: 'AutoencoderDC'"),
         ("architecture", {"custom_pipeline": "run.py"}, r"architecture: unknown field 'custom_pipeline'"),
+        ("architecture", {"FIXED": {"in_channels": 3}}, r"architecture: unknown field 'FIXED'"),
         (None, {"source": 5}, r"autoencoder\.source: 5 is not"),
         (None, {"revision": ["main"]}, r"autoencoder\.revision"),
         (None, {"licence_accepted": "yes"}, r"autoencoder\.licence_accepted"),
