@@ -188,7 +188,7 @@ def _download(hub_id: str, name: str, subfolder: str | None, revision: str | Non
     """
     try:
         from huggingface_hub import hf_hub_download
-        from huggingface_hub.errors import EntryNotFoundError, LocalEntryNotFoundError
+        from huggingface_hub.utils import EntryNotFoundError, LocalEntryNotFoundError
     except ImportError as error:
         raise ConfigError(
             f"{hub_id}: reading from the hub needs diffusers; install it with: pip install 'fusedplanes[diffusers]'"

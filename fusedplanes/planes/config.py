@@ -340,8 +340,8 @@ def with_autoencoder(config: RunConfig, autoencoder: PretrainedAutoencoderConfig
     """The same configuration in the latent space of a published autoencoder, which needs no training of its own.
 
     With the preset "paper" and Stable Diffusion's autoencoder this is the published training: both its networks learn
-    on in the joint phase, and the 1x1 convolutions between them stay. One thing differs: latents are the means of the
-    encoder's distributions, not samples of them.
+    on in the joint phase, and the 1x1 convolutions between them stay. Two things differ: latents are the means of the
+    encoder's distributions, not samples, and they are standardised where the authors squash them.
 
     Args:
         config: of a method with a latent space.

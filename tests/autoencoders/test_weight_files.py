@@ -229,7 +229,7 @@ def test_a_hub_that_does_not_answer_is_named(cache, published):
 
 def test_what_the_hub_has_not_is_named(monkeypatch, published):
     import huggingface_hub
-    from huggingface_hub.errors import EntryNotFoundError
+    from huggingface_hub.utils import EntryNotFoundError
 
     def give(hub_id, name, **_):
         if hub_id == "someone/gone":
