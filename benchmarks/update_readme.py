@@ -2,7 +2,8 @@
 
     python benchmarks/update_readme.py
 
-A marker ``<!-- table: NAME -->`` stands for benchmarks/results/NAME.md and is closed by ``<!-- end -->``.
+A marker ``<!-- table: NAME -->`` stands for benchmarks/results/NAME.md and is closed by ``<!-- end -->``. The table of
+licences is the one that the package itself goes by.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from fusedplanes import licences
 from fusedplanes.files import write_atomically
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -20,7 +22,10 @@ def main() -> None:
     readme = ROOT / "README.md"
 
     def fill(match: re.Match) -> str:
-        table = (ROOT / "benchmarks" / "results" / f"{match[2]}.md").read_text()
+        if match[2] == "licences":
+            table = licences.table()
+        else:
+            table = (ROOT / "benchmarks" / "results" / f"{match[2]}.md").read_text()
         return f"{match[1]}{table}{match[3]}"
 
     write_atomically(readme, MARKED.sub(fill, readme.read_text()).encode())

@@ -21,6 +21,8 @@ _HOMES = {
     "TriPlanes": "fusedplanes.planes.model",
     "load": "fusedplanes.planes.model",
     "preset": "fusedplanes.planes.config",
+    "open_pretrained": "fusedplanes.autoencoders.weight_files",
+    "with_autoencoder": "fusedplanes.planes.config",
     "train": "fusedplanes.planes.run",
     "evaluate": "fusedplanes.planes.evaluate",
     "save_orbit": "fusedplanes.rendering.video",

@@ -20,6 +20,8 @@ def _fixed_seeds():
     random.seed(0)
     np.random.seed(0)  # noqa: NPY002 - for code under test that uses the global generator
     torch.manual_seed(0)
+    # When numba starts its OpenMP layer, it sets the number of threads of the whole process, torch's included.
+    torch.set_num_threads(1)
 
 
 @pytest.fixture
@@ -33,6 +35,37 @@ def threads():
 def failing_disk():
     """See `FailingDisk`: one for all tests, as nothing that listens to Python can be taken off again."""
     return FailingDisk()
+
+
+@pytest.fixture(scope="session")
+def published(tmp_path_factory):
+    """A function of "kl" or "tiny": a folder that diffusers saved an autoencoder of random weights to, in moments.
+
+    Latent cells are 2 pixels a side and have 4 channels.
+    """
+
+    def save(kind):
+        import diffusers
+
+        folder = tmp_path_factory.getbasetemp() / f"published-{kind}"
+        if not folder.exists():
+            torch.manual_seed(1)
+            widths = {"encoder_block_out_channels": (8, 8), "decoder_block_out_channels": (8, 8)}
+            counts = {"num_encoder_blocks": (1, 1), "num_decoder_blocks": (1, 1)}
+            network = (
+                diffusers.AutoencoderTiny(**widths, **counts)
+                if kind == "tiny"
+                else diffusers.AutoencoderKL(
+                    block_out_channels=(8, 16),
+                    down_block_types=("DownEncoderBlock2D",) * 2,
+                    up_block_types=("UpDecoderBlock2D",) * 2,
+                    norm_num_groups=4,
+                )
+            )
+            network.save_pretrained(folder)
+        return folder
+
+    return save
 
 
 def _poisoned(allocate):

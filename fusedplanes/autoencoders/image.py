@@ -13,7 +13,6 @@ one, and a cell's code depends on its surroundings only, never on statistics of 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -21,7 +20,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from fusedplanes.errors import ConfigError, DataError
+from fusedplanes.autoencoders.interface import Autoencoder
+from fusedplanes.errors import ConfigError
 
 
 @dataclass(frozen=True)
@@ -149,11 +149,10 @@ class ImageDecoder(nn.Module):
         return (functional.pixel_shuffle(self.linear(latents), self.downscale) + correction + 1) / 2
 
 
-class ImageAutoencoder(nn.Module):
+class ImageAutoencoder(Autoencoder):
     """Variational autoencoder of single images (Kingma and Welling 2014), convolutional, for any image size.
 
-    The interface is channels-last; inside, convolutions run in torch's channels-last memory format, which is the faster
-    one on CPUs. Neither latents nor decoded images are squashed or clamped: gradients pass everywhere.
+    Inside, convolutions run in torch's channels-last memory format, which is the faster one on CPUs.
 
     Args:
         config: the network's shape.
@@ -202,54 +201,3 @@ class ImageAutoencoder(nn.Module):
         self.encoder.linear.bias[:kept] = -(encode @ mean).float()
         self.decoder.linear.weight[:, :kept, 0, 0] = (vectors[:, :kept] * deviation).float()
         self.decoder.linear.bias.copy_(mean)
-
-    def encode(self, images: Tensor) -> tuple[Tensor, Tensor]:
-        """The distribution of an image's latents, independent normals.
-
-        Args:
-            images: ``[B, H, W, 3]`` sRGB in [0, 1]; both sides divisible by ``config.downscale``.
-
-        Returns:
-            Mean and log-variance, ``[B, H / f, W / f, c]`` each; neither is bounded.
-
-        Raises:
-            DataError: another shape, or sides that ``config.downscale`` does not divide.
-        """
-        moments = self.encoder(self._checked(images)).permute(0, 2, 3, 1)
-        mean, log_variance = moments.float().chunk(2, -1) if moments.dtype == torch.bfloat16 else moments.chunk(2, -1)
-        return mean, log_variance
-
-    def decode(self, latents: Tensor) -> Tensor:
-        """Images from latents.
-
-        Args:
-            latents: ``[B, h, w, c]``, in the encoder's own scale.
-
-        Returns:
-            ``[B, f * h, f * w, 3]`` sRGB, meant to lie in [0, 1] but not clamped.
-
-        Raises:
-            DataError: another shape or another number of channels.
-        """
-        channels = self.config.latent_channels
-        if latents.dim() != 4 or latents.shape[-1] != channels:
-            raise DataError(f"latents have shape {tuple(latents.shape)}; expected [B, h, w, {channels}]")
-        images = self.decoder(latents.permute(0, 3, 1, 2))
-        return (images.float() if images.dtype == torch.bfloat16 else images).permute(0, 2, 3, 1)
-
-    def _checked(self, images: Tensor) -> Tensor:
-        factor = self.config.downscale
-        if images.dim() != 4 or images.shape[-1] != 3:
-            raise DataError(f"images have shape {tuple(images.shape)}; expected [B, H, W, 3]")
-        _, height, width, _ = images.shape
-        if height % factor or width % factor or not height or not width:
-            raise DataError(f"image size {width}x{height}: both sides must be divisible by the autoencoder's {factor}")
-        return images.permute(0, 3, 1, 2)
-
-    def encoder_parameters(self) -> Iterator[nn.Parameter]:
-        """Parameters that encoding needs."""
-        return self.encoder.parameters()
-
-    def decoder_parameters(self) -> Iterator[nn.Parameter]:
-        """Parameters that decoding needs; rendering needs no others."""
-        return self.decoder.parameters()

@@ -5,12 +5,15 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from tyro.conf import Positional
 
 from fusedplanes.cli.options import ComputeOptions, choose_device, parse
 from fusedplanes.errors import ConfigError
+
+if TYPE_CHECKING:
+    from fusedplanes.planes.config import RunConfig
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +34,10 @@ class Train(ComputeOptions):
     """Shorten or lengthen every phase so that training takes about so long; 0 keeps the preset's steps."""
     downscale: Literal[0, 2, 4, 8] = 0
     """Image pixels along a side of a latent cell; 0 chooses the preset's, or for small about 32 cells a side."""
+    autoencoder: str = ""
+    """Published autoencoder to use instead of training one: a folder or hub id of diffusers' AutoencoderKL or -Tiny."""
+    accept_licence: bool = False
+    """Say that you accept the licence of the weights that --autoencoder names."""
     plan: bool = False
     """Only predict time, disk and memory."""
     resume: bool = False
@@ -46,19 +53,14 @@ class Train(ComputeOptions):
 def main(arguments: list[str]) -> None:
     options = parse(Train, arguments, "train")
     from fusedplanes import datasets
-    from fusedplanes.planes.config import preset, with_downscale
-    from fusedplanes.planes.run import has_begun, make_plan, train
+    from fusedplanes.planes.run import has_begun, make_plan, read_config, train
 
     out = options.out or Path("runs") / options.data.resolve().name
-    if options.resume and has_begun(out):
+    goes_on = options.resume and has_begun(out)
+    if goes_on:
         _refuse_changes(arguments, options, out)
     dataset = datasets.load(options.data, size=options.size or None)
-    config = preset(options.preset, options.method)
-    config = replace(config, training=replace(config.training, seed=options.seed))
-    if options.downscale:
-        config = with_downscale(config, options.downscale)
-    elif options.preset == "small":
-        config = with_downscale(config, 2 if dataset.size < 128 else 4 if dataset.size < 256 else 8)
+    config = read_config(out) if goes_on else _asked_for(options, dataset.size)
     device = choose_device(options.device)
     if options.plan:
         plan = make_plan(config, dataset, minutes=options.minutes, device=device)
@@ -82,14 +84,42 @@ def main(arguments: list[str]) -> None:
         print(summary.text())
 
 
+def _asked_for(options: Train, image_size: int) -> RunConfig:
+    """The configuration of a new run on images of ``image_size`` pixels.
+
+    Raises:
+        ConfigError: options that exclude each other, or weights whose licence is not accepted.
+        DataError: an autoencoder that cannot be read.
+    """
+    from fusedplanes.autoencoders.weight_files import open_pretrained
+    from fusedplanes.planes.config import preset, with_autoencoder, with_downscale
+
+    config = preset(options.preset, options.method)
+    config = replace(config, training=replace(config.training, seed=options.seed))
+    if options.autoencoder:
+        if config.model.autoencoder is None:
+            raise ConfigError(
+                f"--autoencoder {options.autoencoder}: {options.method} has no latent space; leave it out"
+            )
+        config = with_autoencoder(config, open_pretrained(options.autoencoder, accept_licence=options.accept_licence))
+    if options.downscale:
+        return with_downscale(config, options.downscale)
+    if options.preset == "small" and not options.autoencoder:
+        return with_downscale(config, 2 if image_size < 128 else 4 if image_size < 256 else 8)
+    return config
+
+
 def _refuse_changes(arguments: list[str], options: Train, out: Path) -> None:
     """A run goes on with the settings it was started with; asking for others is a mistake.
 
     Raises:
         ConfigError: an option of the command line says something else than the run's config.json.
+        DataError: an autoencoder that is neither a folder nor a hub id.
     """
+    from fusedplanes.autoencoders.weight_files import resolved_source
     from fusedplanes.planes.run import read_config, resampled_size
 
+    asked = resolved_source(options.autoencoder) if options.autoencoder else ""
     config = read_config(out)
     autoencoder = config.model.autoencoder
     found = {
@@ -97,6 +127,7 @@ def _refuse_changes(arguments: list[str], options: Train, out: Path) -> None:
         "--method": (options.method, config.method),
         "--seed": (options.seed, config.training.seed),
         "--downscale": (options.downscale, autoencoder.downscale if autoencoder else 0),
+        "--autoencoder": (asked, getattr(autoencoder, "source", "its own")),
         "--size": (options.size, resampled_size(out) or 0),
         "--minutes": (options.minutes, "what it was started with"),
     }

@@ -26,7 +26,9 @@ from fusedplanes.planes.model import PlanesModel, SharedParts, batched
 from fusedplanes.planes.run import (
     FINISHED,
     STAGE_ONE_OBJECTS,
+    data_licence,
     finished_checkpoint,
+    note_data_licences,
     read_config,
     read_shared,
     stage_one_objects,
@@ -166,6 +168,8 @@ def add(
         skipped = tuple(name for name in dataset.ids if name in store)
         new = [name for name in dataset.ids if name not in store]
         old = list(store.ids)
+        if new:
+            note_data_licences(run, [data_licence(dataset)])
         shared = read_shared(config, checkpoint).to(device).eval()
         before = _quality(config, shared, store, check_on, old) if finetune_base and new else None
         size = len(new) if finetune_base else GROUP

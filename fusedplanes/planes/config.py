@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from fusedplanes.autoencoders.image import ImageAutoencoderConfig
+from fusedplanes.autoencoders.pretrained import PretrainedAutoencoderConfig
 from fusedplanes.errors import ConfigError
 
 Method = Literal["fused-planes", "ulw", "tri-planes"]
@@ -55,8 +56,10 @@ class ModelConfig:
     """Hidden units of the field decoder."""
     shared_decoder: bool = True
     """One field decoder for all objects; otherwise each object owns one."""
-    autoencoder: ImageAutoencoderConfig | None = field(default_factory=ImageAutoencoderConfig)
-    """Latent space the field lives in; none renders colours directly."""
+    autoencoder: ImageAutoencoderConfig | PretrainedAutoencoderConfig | None = field(
+        default_factory=ImageAutoencoderConfig
+    )
+    """Latent space the field lives in, our own or a published one; none renders colours directly."""
     coarse_samples: int = 48
     """Stratified samples per ray."""
     fine_samples: int = 48
@@ -192,6 +195,13 @@ class RunConfig:
     model: ModelConfig
     training: TrainingConfig
 
+    def __post_init__(self) -> None:
+        if isinstance(self.model.autoencoder, PretrainedAutoencoderConfig) and self.training.autoencoder_steps:
+            raise ConfigError(
+                f"training: autoencoder_steps={self.training.autoencoder_steps}; a pretrained autoencoder has no phase "
+                "of its own, set 0 (with_autoencoder does)"
+            )
+
 
 def _latent(preset: str) -> RunConfig:
     if preset == "tiny":
@@ -232,6 +242,7 @@ def _latent(preset: str) -> RunConfig:
         # settings). Two of the weights are odd, and kept: they were chosen for latents squashed by tanh(0.02 z), where
         # a unit error counts 4e-4, so the latent term weighs far more here, on standardised latents; and the published
         # total variation is a sum over elements divided by 64 + 64, while ours is a mean, so its 1e-4 is a whisper.
+        # The autoencoder is our own, of the published shape of latents; `with_autoencoder` takes Stable Diffusion's.
         return RunConfig(
             "fused-planes",
             preset,
@@ -318,8 +329,38 @@ def with_downscale(config: RunConfig, factor: int) -> RunConfig:
     }
     if factor not in shapes:
         raise ConfigError(f"downscale {factor}: choose 2, 4 or 8")
+    if isinstance(config.model.autoencoder, PretrainedAutoencoderConfig):
+        has = config.model.autoencoder.downscale
+        raise ConfigError(f"downscale {factor}: latent cells of the pretrained autoencoder are {has} pixels a side")
     autoencoder = replace(config.model.autoencoder, downscale=factor, **shapes[factor])
     return replace(config, model=replace(config.model, autoencoder=autoencoder))
+
+
+def with_autoencoder(config: RunConfig, autoencoder: PretrainedAutoencoderConfig) -> RunConfig:
+    """The same configuration in the latent space of a published autoencoder, which needs no training of its own.
+
+    With the preset "paper" and Stable Diffusion's autoencoder this is the published training: both its networks learn
+    on in the joint phase, and the 1x1 convolutions between them stay. Two things differ: latents are the means of the
+    encoder's distributions, not samples, and they are standardised where the authors squash them.
+
+    Args:
+        config: of a method with a latent space.
+        autoencoder: from `fusedplanes.open_pretrained`.
+
+    Raises:
+        ConfigError: the method has no latent space.
+
+    Example:
+        >>> space = fusedplanes.open_pretrained("madebyollin/taesd")  # doctest: +SKIP
+        >>> config = with_autoencoder(preset("paper"), space)  # doctest: +SKIP
+    """
+    if config.model.autoencoder is None:
+        raise ConfigError(f"method {config.method} has no latent space; an autoencoder needs fused-planes or ulw")
+    return replace(
+        config,
+        model=replace(config.model, autoencoder=autoencoder),
+        training=replace(config.training, autoencoder_steps=0),
+    )
 
 
 def to_json(config: RunConfig) -> dict:
@@ -339,7 +380,7 @@ def from_json(value: dict) -> RunConfig:
 def _build(kind: type, value: object, where: str):
     if not isinstance(value, dict):
         raise ConfigError(f"{where}: expected an object, found {type(value).__name__}")
-    hints = typing.get_type_hints(kind)
+    hints = _field_types(kind)
     unknown = sorted(set(value) - set(hints))
     if unknown:
         raise ConfigError(f"{where}: unknown field '{unknown[0]}'; it may come from a newer version")
@@ -352,13 +393,19 @@ def _build(kind: type, value: object, where: str):
         raise ConfigError(f"{where}: {error}") from error
 
 
+def _field_types(kind: type) -> dict[str, object]:
+    """The fields of a configuration and their types; class variables are none."""
+    hints = typing.get_type_hints(kind)
+    return {item.name: hints[item.name] for item in dataclasses.fields(kind)}
+
+
 def _convert(hint, item, where: str):
     origin = typing.get_origin(hint)
     if origin in (typing.Union, types.UnionType):
-        if item is None:
+        options = [option for option in typing.get_args(hint) if option is not types.NoneType]
+        if item is None and len(options) < len(typing.get_args(hint)):
             return None
-        (hint,) = [option for option in typing.get_args(hint) if option is not types.NoneType]
-        return _convert(hint, item, where)
+        return _convert(_likeliest(options, item), item, where)
     if dataclasses.is_dataclass(hint):
         return _build(hint, item, where)
     if origin is Literal:
@@ -373,3 +420,15 @@ def _convert(hint, item, where: str):
     if not valid:
         raise ConfigError(f"{where}: {item!r} is not a valid value")
     return item
+
+
+def _likeliest(options: list, item: object):
+    """Of several kinds of configuration the one that knows most fields of a JSON object; the first, if none stands out.
+
+    Its own checks then say what is wrong with the object, if anything.
+    """
+
+    def known(option) -> int:
+        return len(item.keys() & _field_types(option).keys()) if dataclasses.is_dataclass(option) else 0
+
+    return max(options, key=known) if isinstance(item, dict) else options[0]

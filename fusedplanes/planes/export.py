@@ -13,6 +13,7 @@ from fusedplanes.cameras import Cameras
 from fusedplanes.errors import ConfigError, DataError
 from fusedplanes.fields import ObjectPlanes, query_field
 from fusedplanes.files import write_atomically
+from fusedplanes.licences import LicenceRecord, records_text, records_to_json
 from fusedplanes.planes.model import PlanesModel
 
 SURFACE_THICKNESS = 0.05
@@ -22,7 +23,7 @@ MESH_FORMATS = (".glb", ".obj", ".ply")
 
 
 def export_planes(model: PlanesModel, item: str | ObjectPlanes, path: str | Path) -> None:
-    """Write the composed planes ``[3*C, H, W]`` of an object as safetensors, with their layout in the metadata.
+    """Write the composed planes ``[3*C, H, W]`` of an object as safetensors, with layout and licences in the metadata.
 
     Raises:
         ConfigError: a suffix other than .safetensors.
@@ -37,6 +38,7 @@ def export_planes(model: PlanesModel, item: str | ObjectPlanes, path: str | Path
         "format_version": "1",
         "order": "XY, XZ, YZ; micro channels first in each",
         "box": "[-1, 1]^3, index 0 at the -1 side, cells as align_corners=False",
+        "licences": records_text(model.licences),
     }
     write_atomically(path, save({"planes": model.planes(item).cpu()}, metadata))
 
@@ -46,7 +48,7 @@ def export_mesh(model: PlanesModel, item: str | ObjectPlanes, path: str | Path, 
 
     The surface is a level set of the density (marching cubes). Colours are blended from 26 rendered views: only those
     that see a vertex count, and the more the more frontally they see it. The mesh is in the coordinates of the object's
-    source file; .glb is always y-up, as glTF requires.
+    source file; .glb is always y-up, as glTF requires. Licences of what the run was made from come along.
 
     Args:
         path: .glb, .obj or .ply.
@@ -75,8 +77,23 @@ def export_mesh(model: PlanesModel, item: str | ObjectPlanes, path: str | Path, 
     if path.suffix.lower() == ".glb" and np.argmax(np.abs(up)) != 1:
         vertices = vertices[:, [0, 2, 1]] * np.array([1.0, 1.0, -1.0])
     mesh = trimesh.Trimesh(vertices, faces, vertex_colors=colors, process=False)
-    data = mesh.export(file_type=path.suffix.lower().removeprefix("."))
-    write_atomically(path, data.encode() if isinstance(data, str) else data)
+    write_atomically(path, _mesh_file(mesh, path.suffix.lower(), model.licences))
+
+
+def _mesh_file(mesh, suffix: str, licences: tuple[LicenceRecord, ...]) -> bytes:
+    """A mesh in one of `MESH_FORMATS`, with its licences where each format keeps such things: glTF in the extras of its
+    asset, the others in a comment of their header."""
+    if suffix == ".glb":
+
+        def note(tree: dict) -> None:
+            tree["asset"]["extras"] = {"licences": records_to_json(licences)}
+
+        return mesh.export(file_type="glb", tree_postprocessor=note)
+    comment = f"licences: {records_text(licences)}"
+    if suffix == ".obj":
+        text = mesh.export(file_type="obj", header=comment)
+        return text.encode() if isinstance(text, str) else text
+    return mesh.export(file_type="ply").replace(b"\nelement", f"\ncomment {comment}\nelement".encode(), 1)
 
 
 @torch.no_grad()

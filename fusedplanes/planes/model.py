@@ -16,10 +16,11 @@ from pathlib import Path
 import torch
 from torch import Tensor, nn
 
-from fusedplanes.autoencoders.image import ImageAutoencoder
+from fusedplanes.autoencoders.kinds import make_autoencoder
 from fusedplanes.cameras import Cameras
 from fusedplanes.errors import CheckpointError, ConfigError, DataError
 from fusedplanes.fields import FieldDecoder, ObjectPlanes, compose_planes, query_field
+from fusedplanes.licences import LicenceRecord
 from fusedplanes.planes.config import FIT_SHARE, FitMode, ModelConfig, RunConfig
 from fusedplanes.rays import Rays
 from fusedplanes.rendering.volume import RenderOutput, render_cameras
@@ -43,7 +44,7 @@ class SharedParts(nn.Module):
             BASE_SCALE * torch.randn(config.base_planes, 3, side, side, config.macro_channels, dtype=torch.float32)
         )
         self.decoder = FieldDecoder(config.channels, config.hidden, config.values) if config.shared_decoder else None
-        self.autoencoder = None if config.autoencoder is None else ImageAutoencoder(config.autoencoder)
+        self.autoencoder = None if config.autoencoder is None else make_autoencoder(config.autoencoder)
         # Standardised latents have mean 0 and deviation 1 in every channel over the cached training views.
         self.register_buffer("latent_mean", torch.zeros(config.values, dtype=torch.float32))
         self.register_buffer("latent_scale", torch.ones(config.values, dtype=torch.float32))
@@ -98,6 +99,7 @@ class PlanesModel:
         self.shared = SharedParts(config.model) if shared is None else shared
         self.store = MemoryObjectStore() if store is None else store
         self.stage_one_objects: int | None = None
+        self.licences: tuple[LicenceRecord, ...] = ()
         self._background_latents: dict[tuple[int, int], Tensor] = {}
 
     @classmethod
@@ -116,11 +118,11 @@ class PlanesModel:
             >>> model = FusedPlanes.load("runs/cars")  # doctest: +SKIP
             >>> output = model.render("car_003", Cameras.orbit(8))  # doctest: +SKIP
         """
-        from fusedplanes.planes.run import open_run
+        from fusedplanes.planes.run import licences_of, open_run
 
         config, shared, store, stage_one_objects = open_run(run)
         model = cls(config, shared.to(device).eval().requires_grad_(False), store)
-        model.stage_one_objects = stage_one_objects
+        model.stage_one_objects, model.licences = stage_one_objects, licences_of(run)
         if config.method not in cls.METHODS:
             raise ConfigError(f"{run}: holds a {config.method} model; open it with fusedplanes.load")
         return model
@@ -318,7 +320,7 @@ class PlanesModel:
         """Payload of what the class shares; the encoder is not needed for rendering."""
         count = sum(p.numel() for p in self.shared.parameters())
         if not encoder and self.shared.autoencoder is not None:
-            count -= sum(p.numel() for p in self.shared.autoencoder.encoder_parameters())
+            count -= sum(tensor.numel() for tensor in self.shared.autoencoder.encoding_tensors().values())
         return count * bytes_per_value
 
 

@@ -13,7 +13,15 @@ from pathlib import Path
 import torch
 
 from fusedplanes.errors import ConfigError, DataError
-from fusedplanes.planes.run import FINISHED, STAGE_ONE_OBJECTS, finished_checkpoint, read_config, stage_one_objects
+from fusedplanes.planes.run import (
+    FINISHED,
+    STAGE_ONE_OBJECTS,
+    finished_checkpoint,
+    licences_of,
+    note_data_licences,
+    read_config,
+    stage_one_objects,
+)
 from fusedplanes.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
 from fusedplanes.training.object_store import DiskObjectStore
 
@@ -79,6 +87,8 @@ def merge_objects(run: str | Path, other: str | Path) -> tuple[str, ...]:
             if name in store and not _same(store.read(name), source.read(name)):
                 raise DataError(f"{other}: object '{name}' differs from the one in {run}; delete one of them first")
         new = [name for name in source.ids if name not in store]
+        if new:
+            note_data_licences(run, [record for record in licences_of(other) if record.kind == "data"])
         for first in range(0, len(new), AT_ONCE):
             store.write_many(source.read_many(new[first : first + AT_ONCE]))
         if new:

@@ -16,13 +16,16 @@ import shlex
 import shutil
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
 
+from fusedplanes.autoencoders.pretrained import PretrainedAutoencoderConfig
 from fusedplanes.errors import CheckpointError, ConfigError
 from fusedplanes.files import read_json, remove_temporaries, write_atomically, write_json
+from fusedplanes.licences import UNKNOWN, LicenceRecord, records_from_json, records_to_json, united
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.planes.config import RunConfig, from_json, to_json
 from fusedplanes.planes.model import PlanesModel, SharedParts
@@ -149,6 +152,7 @@ def train(
             "resampled": getattr(dataset, "resampled", None),
             "image_size": list(views.size),
             "data_signature": views.signature(),
+            DATA_LICENCES: records_to_json([data_licence(dataset)]),
         }
         with _one_line(out):
             write_atomically(out / PENDING, b"")
@@ -157,6 +161,7 @@ def train(
             )
         store = create_store(out)
         stage = StageOne(config, views, device=device)
+        stage.start_pretrained()
         position, predicted = (stage.phases[0].name, 0), plan.seconds
         if not quiet:
             sys.stderr.write(plan.text() + "\n")
@@ -188,6 +193,8 @@ FINISHED = "finished"
 PENDING = ".first-checkpoint-pending"
 """An empty file, there until the first checkpoint is: what lies beside it was left by a run that never had one."""
 MOST_MINUTES = 1_000_000
+DATA_LICENCES = "data_licences"
+"""Field of a run's config.json: the licences of the data sets that its objects came from."""
 STAGE_ONE_OBJECTS = "stage_one_objects"
 """Metadata of a checkpoint: how many objects were trained together; those added later are not among them."""
 
@@ -436,6 +443,44 @@ def training_size(run: str | Path) -> tuple[int, int] | None:
 def image_size(run: str | Path) -> int:
     """Width of the training images in pixels; 128 where the run does not say."""
     return (training_size(run) or (128, 128))[0]
+
+
+def data_licence(dataset: MultiViewDataset) -> LicenceRecord:
+    """A data set's name and what it may be used for, as far as it says."""
+    path = getattr(dataset, "path", None)
+    name = "images in memory" if path is None else Path(path).resolve().name
+    return LicenceRecord("data", name, getattr(dataset, "licence", None) or UNKNOWN)
+
+
+def licences_of(run: str | Path) -> tuple[LicenceRecord, ...]:
+    """The licences of all that a run was made from: published weights, and the data sets of its objects.
+
+    Raises:
+        CheckpointError: no run, or a damaged one.
+    """
+    autoencoder, records = read_config(run).model.autoencoder, ()
+    if isinstance(autoencoder, PretrainedAutoencoderConfig):
+        path = Path(autoencoder.source)
+        name = path.name if path.is_absolute() else autoencoder.source
+        records = (LicenceRecord("weights", name, autoencoder.licence, autoencoder.licence_accepted),)
+    return united(records, _data_licences(run))
+
+
+def _data_licences(run: str | Path) -> tuple[LicenceRecord, ...]:
+    value = _config_file(run)
+    if DATA_LICENCES in value:
+        return records_from_json(value[DATA_LICENCES], f"{run}/config.json: {DATA_LICENCES}")
+    # Runs of before licences were kept name their data set at most.
+    data = value.get("data")
+    return (LicenceRecord("data", Path(data).name if isinstance(data, str) else UNKNOWN, UNKNOWN),)
+
+
+def note_data_licences(run: str | Path, records: Iterable[LicenceRecord]) -> None:
+    """Add the licences of further data sets to a run, before any object of theirs is stored in it."""
+    known = _data_licences(run)
+    found = united(known, records)
+    if found != known:
+        write_json(Path(run) / "config.json", {**_config_file(run), DATA_LICENCES: records_to_json(found)})
 
 
 def _config_file(run: str | Path) -> dict:

@@ -1,8 +1,8 @@
 """Stage 1: train shared parts and the planes of a class's objects together.
 
-Three phases (Fused-Planes, section 3.2): the autoencoder on images alone; a warm-up of the planes on random rays of its
-cached latents; a joint phase in which the image decoder learns to decode what the planes render. Plain Tri-Planes have
-the second only, on colours.
+Three phases (Fused-Planes, section 3.2): the autoencoder on images alone, unless it is a published one; a warm-up of
+the planes on random rays of its cached latents; a joint phase in which the image decoder learns to decode what the
+planes render. Plain Tri-Planes have the second only, on colours.
 
 A step works on a few objects (object-major): their planes are composed once, the optimiser touches their rows and the
 shared parts, and nothing else, so a step costs the same for fifty objects as for a hundred thousand.
@@ -18,6 +18,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from fusedplanes.autoencoders.pretrained import PretrainedAutoencoder
+from fusedplanes.autoencoders.weight_files import load_weights
 from fusedplanes.cameras import Cameras
 from fusedplanes.fields import ObjectPlanes, compose_planes
 from fusedplanes.images import composite_over
@@ -148,6 +150,15 @@ class StageOne:
         }
         self._adams: dict[str, torch.optim.Adam] = {}
 
+    def start_pretrained(self) -> None:
+        """Set a pretrained autoencoder to its published weights; a run that goes on has its own.
+
+        Raises:
+            DataError: they are not where the configuration says, or damaged.
+        """
+        if isinstance(self.shared.autoencoder, PretrainedAutoencoder):
+            load_weights(self.shared.autoencoder)
+
     # Phases -------------------------------------------------------------------------------------------------------
 
     def prepare(self, phase: str, first_step: int = 0) -> None:
@@ -166,6 +177,8 @@ class StageOne:
                 images = sample_images(self.views.images, PATCH_IMAGES, background, generator)
                 self.shared.autoencoder.start_linear(images.to(self.device))
             return
+        # Says which parameters are trained: known before the first step, they take part in it.
+        self.shared_adam(phase)
         if self.shared.autoencoder is None:
             self.targets = RayTargets.colors(self.views, background)
             return

@@ -29,7 +29,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fusedplanes.autoencoders.image import ImageAutoencoder
+from fusedplanes.autoencoders.interface import Autoencoder
 from fusedplanes.errors import ConfigError, DataError
 from fusedplanes.images import composite_over
 
@@ -62,7 +62,7 @@ class LatentCache:
     @classmethod
     def build(
         cls,
-        autoencoder: ImageAutoencoder,
+        autoencoder: Autoencoder,
         images: Sequence[Tensor],
         background: Tensor,
         *,
@@ -90,6 +90,7 @@ class LatentCache:
                 are not finite in ``dtype``.
 
         Example:
+            >>> from fusedplanes.autoencoders.image import ImageAutoencoder
             >>> images = [torch.randint(256, (3, 16, 16, 4), dtype=torch.uint8) for _ in range(2)]
             >>> cache = LatentCache.build(ImageAutoencoder(), images, torch.ones(3))
             >>> cache.standardised(1).shape
@@ -154,7 +155,7 @@ class LatentCache:
 
 
 @torch.no_grad()
-def background_latents(autoencoder: ImageAutoencoder, background: Tensor, width: int, height: int) -> Tensor:
+def background_latents(autoencoder: Autoencoder, background: Tensor, width: int, height: int) -> Tensor:
     """The encoder's code of an image that shows only background.
 
     Not one code for all cells: convolutions see zeros beyond the border, so cells near it have codes of their own, and
@@ -173,7 +174,7 @@ def background_latents(autoencoder: ImageAutoencoder, background: Tensor, width:
 
 
 @torch.no_grad()
-def _encode_all(autoencoder: ImageAutoencoder, images: Sequence[Tensor], background: Tensor, dtype: str):
+def _encode_all(autoencoder: Autoencoder, images: Sequence[Tensor], background: Tensor, dtype: str):
     """Yield ``[2, V, h, w, c]`` on the CPU for one object after another."""
     device = next(autoencoder.encoder_parameters()).device
     background = background.to(device)
@@ -231,7 +232,7 @@ class _Statistics:
 
 
 def _fingerprint(
-    autoencoder: ImageAutoencoder,
+    autoencoder: Autoencoder,
     images: Sequence[Tensor],
     background: Tensor,
     ids: list[str],
@@ -247,7 +248,7 @@ def _fingerprint(
     add("dtype", dtype.encode())
     add("downscale", str(autoencoder.config.downscale).encode())
     add("background", background.detach().cpu().double().numpy().astype("<f8").tobytes())
-    for name, parameter in sorted(autoencoder.encoder.state_dict().items()):
+    for name, parameter in sorted(autoencoder.encoding_tensors().items()):
         add(f"{name}{tuple(parameter.shape)}", parameter.detach().cpu().float().contiguous().numpy().tobytes())
     for index, name in enumerate(ids):
         add("id", name.encode())

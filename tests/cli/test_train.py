@@ -3,10 +3,13 @@
 import json
 
 import pytest
+from safetensors import safe_open
 
 from fusedplanes.cli import evaluate, export, train
-from fusedplanes.errors import CheckpointError, ConfigError
+from fusedplanes.errors import CheckpointError, ConfigError, DataError
+from fusedplanes.licences import records_to_json
 from fusedplanes.planes.config import preset, to_json
+from fusedplanes.planes.run import licences_of
 
 
 @pytest.fixture
@@ -34,6 +37,56 @@ def test_a_run_goes_on_with_its_own_settings(run, option, message):
     with pytest.raises(ConfigError, match=message):
         train.main([str(run.parent), "--out", str(run), "--resume", *option])
     assert (run / "config.json").read_bytes() == before
+
+
+def test_a_run_goes_on_with_its_own_autoencoder(run):
+    with pytest.raises(ConfigError, match=r"--autoencoder someone/other: the run in .* has its own"):
+        train.main([str(run.parent), "--out", str(run), "--resume", "--autoencoder", "someone/other"])
+
+
+@pytest.fixture
+def data(tmp_path):
+    from fusedplanes import datasets
+
+    datasets.make_class("mugs", objects=1, views=6, size=16, out=tmp_path / "mugs", quiet=True)
+    return tmp_path / "mugs"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (
+            ["stable-diffusion-v1-5/stable-diffusion-v1-5"],
+            "CreativeML OpenRAIL-M, which restricts use; .*--accept-licence",
+        ),
+        (["someone/something"], "is unknown here; .*--accept-licence"),
+        (["madebyollin/taesd", "--method", "tri-planes"], "tri-planes has no latent space"),
+        (["nothing/at/all"], "no such folder, and no hub id"),
+    ],
+)
+def test_an_autoencoder_that_may_not_be_used_is_one_line(data, options, message):
+    with pytest.raises((ConfigError, DataError), match=message) as error:
+        train.main([str(data), "--out", str(data.parent / "run"), "--preset", "paper", "--autoencoder", *options])
+    assert "\n" not in str(error.value)
+    assert not (data.parent / "run").exists()
+
+
+def test_a_local_autoencoder_is_used_once_its_licence_is_accepted(data, published, capsys):
+    out, weights = data.parent / "run", str(published("tiny"))
+    command = [str(data), "--out", str(out), "--preset", "tiny", "--autoencoder", weights, "--minutes", "0.01"]
+    with pytest.raises(ConfigError, match="is unknown here"):
+        train.main(command)
+    with pytest.raises(ConfigError, match="latent cells of the pretrained autoencoder are 2 pixels"):
+        train.main([*command, "--accept-licence", "--downscale", "4"])
+    train.main([*command, "--accept-licence", "--quiet"])
+    assert [(record.name, record.licence, record.accepted) for record in licences_of(out)] == [
+        ("published-tiny", "unknown", True),
+        ("mugs", "CC0-1.0", False),
+    ]
+    train.main([str(data), "--out", str(out), "--resume", "--autoencoder", weights, "--quiet"])
+    export.main([str(out), "--out", str(data.parent / "mug.safetensors"), "--json"])
+    with safe_open(data.parent / "mug.safetensors", "pt") as file:
+        assert json.loads(file.metadata()["licences"]) == records_to_json(licences_of(out))
 
 
 @pytest.mark.parametrize("seed", ["-1", "99999999999999999999"])

@@ -12,7 +12,7 @@ from fusedplanes.errors import CheckpointError, ConfigError, DataError
 from fusedplanes.planes import objects
 from fusedplanes.planes.add import add
 from fusedplanes.planes.model import load
-from fusedplanes.planes.run import train
+from fusedplanes.planes.run import licences_of, train
 from fusedplanes.training import checkpoint as checkpoints
 
 
@@ -100,6 +100,21 @@ def test_what_a_copy_was_given_elsewhere_is_merged(run, grown, capsys):
         a, b = first.store.read(name), second.store.read(name)
         assert a.keys() == b.keys() and all(torch.equal(a[key], b[key]) for key in a)
     assert objects.merge_objects(run, grown) == ()
+
+
+def test_merged_objects_bring_the_licences_of_their_data(run, original, tmp_path, ellipsoids):
+    ellipsoids = type(ellipsoids)(5)
+    ellipsoids.path, ellipsoids.licence = tmp_path / "more", "CC-BY-4.0"
+    grown = shutil.copytree(original, tmp_path / "grown")
+    add(grown, ellipsoids, quiet=True)
+    assert [record.licence for record in licences_of(grown)] == ["unknown", "CC-BY-4.0"]
+    assert [record.licence for record in licences_of(run)] == ["unknown"]
+    objects.merge_objects(run, grown)
+    assert licences_of(run) == licences_of(grown) == load(run).licences
+    assert licences_of(run)[1].name == "more"
+    before = content(run)
+    assert add(run, ellipsoids, quiet=True).added == () and objects.merge_objects(run, grown) == ()
+    assert content(run)[run / "config.json"] == before[run / "config.json"]
 
 
 def test_only_copies_of_one_run_are_merged(run, grown, tmp_path, ellipsoids, small_config, original):

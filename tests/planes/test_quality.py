@@ -13,6 +13,7 @@ from safetensors import safe_open
 from fusedplanes import datasets
 from fusedplanes.errors import ConfigError, DataError
 from fusedplanes.images import composite_over
+from fusedplanes.licences import records_to_json
 from fusedplanes.planes.config import preset
 from fusedplanes.planes.evaluate import evaluate
 from fusedplanes.planes.export import export_mesh, export_planes
@@ -83,7 +84,19 @@ def test_exported_planes_are_what_the_model_composes(trained, tmp_path):
     export_planes(model, model.object_ids[0], path)
     with safe_open(path, "pt") as file:
         assert file.metadata()["format"] == "fusedplanes-planes"
+        assert json.loads(file.metadata()["licences"]) == records_to_json(model.licences) != []
         torch.testing.assert_close(file.get_tensor("planes"), model.planes(model.object_ids[0]))
+
+
+def licences_in(path):
+    """What a mesh file says of the licences of what it was made from."""
+    data = path.read_bytes()
+    if path.suffix == ".glb":
+        length = int.from_bytes(data[12:16], "little")
+        return json.loads(data[20 : 20 + length])["asset"]["extras"]["licences"]
+    (line,) = [line for line in data[:4096].split(b"\n") if b"licences: " in line]
+    assert line.startswith((b"comment ", b"# "))
+    return json.loads(line.split(b"licences: ")[1])
 
 
 @pytest.mark.parametrize("suffix", [".glb", ".ply", ".obj"])
@@ -100,6 +113,7 @@ def test_an_exported_mesh_lies_where_the_object_is_and_has_its_colours(trained, 
         assert np.abs(vertices).max() <= 1.01
         size = np.ptp(vertices, axis=0)
         assert size.max() > 1.0 and size[2] < size.max()  # a car is longer than high, and z is up
+    assert licences_in(path) == records_to_json(model.licences) != []
     if suffix == ".ply":
         colors = np.asarray(mesh.visual.vertex_colors)[:, :3]
         assert len(np.unique(colors // 32, axis=0)) > 4

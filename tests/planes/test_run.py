@@ -182,6 +182,15 @@ def test_unknown_objects_and_impossible_sizes_are_refused(run):
         model.render("ellipsoid_0", Cameras.orbit(1, width=17, height=16))
 
 
+def test_runs_of_before_licences_were_kept_say_that_they_are_unknown(tmp_path, run):
+    out = shutil.copytree(run, tmp_path / "run")
+    value = json.loads((out / "config.json").read_text())
+    del value["data_licences"]
+    (out / "config.json").write_text(json.dumps({**value, "data": str(tmp_path / "cars")}))
+    (record,) = load(out).licences
+    assert (record.kind, record.name, record.licence) == ("data", "cars", "unknown")
+
+
 def test_planes_geometry_and_interpolation(run):
     model = load(run)
     config = model.config.model
