@@ -28,7 +28,7 @@ def views_of(count: int) -> TrainingViews:
     images = torch.randint(256, (VIEWS, SIZE, SIZE, 4), generator=generator, dtype=torch.uint8)
     cameras = Cameras.orbit(VIEWS, width=SIZE, height=SIZE)
     ids = [f"object_{index}" for index in range(count)]
-    return TrainingViews(ids, [images] * count, [cameras] * count, [torch.eye(4)] * count)
+    return TrainingViews(ids, [images] * count, [cameras] * count, [torch.eye(4)] * count, [""] * count)
 
 
 def main() -> None:

@@ -13,7 +13,8 @@ from importlib import import_module
 _HOMES = {
     "check": "fusedplanes.datasets.check_folder",
     "FolderDataset": "fusedplanes.datasets.folder",
-    "load": "fusedplanes.datasets.folder",
+    "JoinedDataset": "fusedplanes.datasets.joined",
+    "load": "fusedplanes.datasets.joined",
     "MakeReport": "fusedplanes.datasets.make",
     "make_class": "fusedplanes.datasets.make",
     "from_meshes": "fusedplanes.datasets.make",

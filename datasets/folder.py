@@ -41,6 +41,7 @@ class FolderDataset:
         size: longer side of the images in pixels, as they are read.
         resampled: the ``size`` that was asked for; None where images stay as they are.
         licence: what the images may be used for; None where it was not said.
+        paths, licences, classes: the same for one data set as for several; see `JoinedDataset`.
 
     Example:
         >>> dataset = FolderDataset("cars")  # doctest: +SKIP
@@ -78,6 +79,14 @@ class FolderDataset:
             self.layout, self._folders = _find(self.path)
             self.size = size or self._own_size()
         self.ids = tuple(self._folders)
+        self.paths = (self.path,)
+        self.licences = {self.name: self.licence}
+        self.classes = dict.fromkeys(self.ids, self.name)
+
+    @property
+    def name(self) -> str:
+        """What the folder is called; a link keeps its own name."""
+        return Path(os.path.abspath(self.path)).name
 
     def _own_size(self) -> int:
         """Longer side of the first image that can be read; 0 where none can, which reading will say."""
@@ -130,29 +139,6 @@ class FolderDataset:
                 report=report,
             )
         )
-
-
-def load(path: str | Path, *, size: int | None = None) -> FolderDataset:
-    """Open a data set: one that `fusedplanes data` made, or a folder of objects in another layout.
-
-    Read are nerfstudio captures (``transforms.json`` per object), NeRF-synthetic scenes, ShapeNet renders as Scene
-    Representation Networks keep them, and the layout of the published Fused-Planes code. Objects of those are moved and
-    scaled into the field's box; ``world_from_source`` says how.
-
-    Args:
-        path: the folder of the data set, or of a single object.
-        size: resample images to this many pixels along the longer side; None keeps them as they are.
-
-    Raises:
-        DataError: no data set, damaged, or written by a newer release.
-        ConfigError: ``size`` is out of range.
-
-    Example:
-        >>> cars = load("cars")  # doctest: +SKIP
-        >>> cars[0].cameras.camera_to_world.shape  # doctest: +SKIP
-        torch.Size([44, 4, 4])
-    """
-    return FolderDataset(path, size=size)
 
 
 def _find(folder: Path) -> tuple[str, dict[str, Path]]:

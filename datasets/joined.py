@@ -24,7 +24,7 @@ class JoinedDataset:
         ids: objects in order.
         size: longer side of the images in pixels; of the first data set, where they differ.
         resampled: the ``size`` that was asked for; None where images stay as they are.
-        licence: what the images may be used for: every licence once; None where one is not known.
+        licences: by name of the folder, what its images may be used for; None where that was not said.
 
     Example:
         >>> both = JoinedDataset([FolderDataset("cars"), FolderDataset("chairs")])  # doctest: +SKIP
@@ -42,16 +42,15 @@ class JoinedDataset:
             DataError: none, or two of one name.
         """
         if not datasets:
-            raise DataError("joined data sets: there is none to join")
-        names = [item.path.resolve().name for item in datasets]
+            raise DataError("no data set is named; give the folder of one, or of several")
+        names = [item.name for item in datasets]
         for index, name in enumerate(names):
             if name in names[:index]:
                 first = datasets[names.index(name)].path
                 raise DataError(f"{datasets[index].path}: is called '{name}' like {first}; rename one of the folders")
         self.paths: tuple[Path, ...] = tuple(item.path for item in datasets)
         self.resampled, self.size = datasets[0].resampled, datasets[0].size
-        licences = [item.licence for item in datasets]
-        self.licence = None if None in licences else "; ".join(sorted(set(licences)))
+        self.licences = {name: item.licence for name, item in zip(names, datasets, strict=True)}
         owners: dict[str, int] = {}
         for item in datasets:
             for own in item.ids:
@@ -87,3 +86,30 @@ class JoinedDataset:
 
     def __iter__(self) -> Iterator[MultiViewObject]:
         return (self[id] for id in self.ids)
+
+
+def load(path: str | Path | Sequence[str | Path], *, size: int | None = None) -> FolderDataset | JoinedDataset:
+    """Open a data set: one that `fusedplanes data` made, or a folder of objects in another layout; or several as one.
+
+    Read are nerfstudio captures (``transforms.json`` per object), NeRF-synthetic scenes, ShapeNet renders as Scene
+    Representation Networks keep them, and the layout of the published Fused-Planes code. Objects of those are moved and
+    scaled into the field's box; ``world_from_source`` says how.
+
+    Args:
+        path: the folder of the data set, or of a single object; or several folders, each a class.
+        size: resample images to this many pixels along the longer side; None keeps them as they are.
+
+    Raises:
+        DataError: no data set, damaged, written by a newer release, or two folders of one name.
+        ConfigError: ``size`` is out of range.
+
+    Example:
+        >>> cars = load("cars")  # doctest: +SKIP
+        >>> cars[0].cameras.camera_to_world.shape  # doctest: +SKIP
+        torch.Size([44, 4, 4])
+        >>> load(["cars", "chairs"]).classes["chairs_0003"]  # doctest: +SKIP
+        'chairs'
+    """
+    folders = [path] if isinstance(path, str | Path) else list(path)
+    found = [FolderDataset(folder, size=size) for folder in folders]
+    return found[0] if len(found) == 1 else JoinedDataset(found)

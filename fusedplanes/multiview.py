@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -64,7 +64,11 @@ class MultiViewObject:
 
 
 class MultiViewDataset(Protocol):
-    """Objects in a fixed order, loaded when asked for. Implemented by `fusedplanes.datasets`."""
+    """Objects in a fixed order, loaded when asked for. Implemented by `fusedplanes.datasets`.
+
+    A data set on disk also has ``paths``, its folders; ``licences``, by folder name what its images may be used for;
+    and ``classes``, by object id the name of the folder the object comes from.
+    """
 
     ids: Sequence[str]
 
@@ -73,3 +77,8 @@ class MultiViewDataset(Protocol):
     def __getitem__(self, key: int | str) -> MultiViewObject: ...
 
     def __iter__(self) -> Iterator[MultiViewObject]: ...
+
+
+def classes_of(dataset: MultiViewDataset) -> Mapping[str, str]:
+    """By object id, the name of its class; empty where the data set knows no classes."""
+    return getattr(dataset, "classes", {})

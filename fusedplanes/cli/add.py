@@ -18,8 +18,8 @@ class Add(ComputeOptions):
 
     run: Positional[Path]
     """Run folder."""
-    data: Positional[Path]
-    """Data set with the new objects, of the run's image size."""
+    data: Positional[tuple[Path, ...]]
+    """Data set with the new objects, of the run's image size; or several."""
     mode: Literal["weights", "weights+micro"] = "weights+micro"
     """weights: fit only the mix of base planes, micro planes stay zero; best from a single view and for ULW runs."""
     share: float = 0.25
@@ -34,10 +34,10 @@ def main(arguments: list[str]) -> None:
     options = parse(Add, arguments, "add")
     from fusedplanes import datasets
     from fusedplanes.planes.add import add
-    from fusedplanes.planes.run import data_folder, resampled_size
+    from fusedplanes.planes.run import data_folders, resampled_size
 
     trained_at = resampled_size(options.run)
-    check_on = datasets.load(data_folder(options.run), size=trained_at) if options.finetune_base else None
+    check_on = datasets.load(data_folders(options.run), size=trained_at) if options.finetune_base else None
     summary = add(
         options.run,
         datasets.load(options.data, size=options.size or trained_at),

@@ -17,8 +17,8 @@ class Evaluate(ComputeOptions):
 
     run: Positional[Path]
     """Run folder."""
-    data: Path | None = None
-    """Data set; the one the run was trained on if not given."""
+    data: tuple[Path, ...] = ()
+    """Data set, or several; what the run was trained on if not given."""
     size: int = 0
     """Resample the images to this many pixels along the longer side; 0 takes what the run was resampled to."""
     objects: int = 0
@@ -30,10 +30,10 @@ def main(arguments: list[str]) -> None:
     from fusedplanes import datasets
     from fusedplanes.planes.evaluate import evaluate
     from fusedplanes.planes.model import load
-    from fusedplanes.planes.run import data_folder, resampled_size
+    from fusedplanes.planes.run import data_folders, resampled_size
 
     model = load(options.run, device=choose_device(options.device))
-    data, size = options.data or data_folder(options.run), options.size or resampled_size(options.run)
+    data, size = options.data or data_folders(options.run), options.size or resampled_size(options.run)
     dataset = datasets.load(data, size=size)
     result = evaluate(model, dataset, objects=None if options.objects == 0 else options.objects)
     if options.json:

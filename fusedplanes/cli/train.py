@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 class Train(ComputeOptions):
     """Train a class of objects: shared parts, and one small record per object."""
 
-    data: Positional[Path]
-    """Data set folder: as `fusedplanes data` makes it, or of nerfstudio, NeRF-synthetic or SRN objects."""
+    data: Positional[tuple[Path, ...]]
+    """Data set folder: as `fusedplanes data` makes it, or of nerfstudio, NeRF-synthetic or SRN objects. Several folders
+    are several classes, trained into one run."""
     out: Path | None = None
     """Run folder; runs/<name of the data set> if not given."""
     method: Literal["fused-planes", "ulw", "tri-planes"] = "fused-planes"
     """fused-planes; ulw: no micro planes, an object is its mix of base planes; tri-planes: independent RGB planes."""
     preset: Literal["tiny", "small", "paper"] = "small"
     """tiny: seconds, for tests; small: two CPU cores; paper: published sizes."""
+    banks: bool = False
+    """With several data sets: base planes of its own for each, instead of one set that all mix."""
     size: int = 0
     """Resample the images to this many pixels along the longer side; 0 keeps them."""
     minutes: float = 0.0
@@ -55,7 +58,7 @@ def main(arguments: list[str]) -> None:
     from fusedplanes import datasets
     from fusedplanes.planes.run import has_begun, make_plan, read_config, train
 
-    out = options.out or Path("runs") / options.data.resolve().name
+    out = options.out or Path("runs") / "-".join(path.resolve().name for path in options.data)
     goes_on = options.resume and has_begun(out)
     if goes_on:
         _refuse_changes(arguments, options, out)
@@ -92,7 +95,7 @@ def _asked_for(options: Train, image_size: int) -> RunConfig:
         DataError: an autoencoder that cannot be read.
     """
     from fusedplanes.autoencoders.weight_files import open_pretrained
-    from fusedplanes.planes.config import preset, with_autoencoder, with_downscale
+    from fusedplanes.planes.config import preset, with_autoencoder, with_banks, with_downscale
 
     config = preset(options.preset, options.method)
     config = replace(config, training=replace(config.training, seed=options.seed))
@@ -102,6 +105,8 @@ def _asked_for(options: Train, image_size: int) -> RunConfig:
                 f"--autoencoder {options.autoencoder}: {options.method} has no latent space; leave it out"
             )
         config = with_autoencoder(config, open_pretrained(options.autoencoder, accept_licence=options.accept_licence))
+    if options.banks:
+        config = with_banks(config, len(options.data))
     if options.downscale:
         return with_downscale(config, options.downscale)
     if options.preset == "small" and not options.autoencoder:
@@ -125,6 +130,7 @@ def _refuse_changes(arguments: list[str], options: Train, out: Path) -> None:
     found = {
         "--preset": (options.preset, config.preset),
         "--method": (options.method, config.method),
+        "--banks": (options.banks, config.model.banks > 1),
         "--seed": (options.seed, config.training.seed),
         "--downscale": (options.downscale, autoencoder.downscale if autoencoder else 0),
         "--autoencoder": (asked, getattr(autoencoder, "source", "its own")),

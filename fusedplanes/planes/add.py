@@ -26,11 +26,12 @@ from fusedplanes.planes.model import PlanesModel, SharedParts, batched
 from fusedplanes.planes.run import (
     FINISHED,
     STAGE_ONE_OBJECTS,
-    data_licence,
+    data_licences,
     finished_checkpoint,
     note_data_licences,
     read_config,
     read_shared,
+    shell_folders,
     stage_one_objects,
     training_size,
 )
@@ -169,7 +170,7 @@ def add(
         new = [name for name in dataset.ids if name not in store]
         old = list(store.ids)
         if new:
-            note_data_licences(run, [data_licence(dataset)])
+            note_data_licences(run, data_licences(dataset))
         shared = read_shared(config, checkpoint).to(device).eval()
         before = _quality(config, shared, store, check_on, old) if finetune_base and new else None
         size = len(new) if finetune_base else GROUP
@@ -197,8 +198,7 @@ def add(
                 try:
                     _train(stage, log, quiet)
                 except TrainingInterrupted as stop:
-                    data = shlex.quote(str(getattr(dataset, "path", "DATA")))
-                    again = f"fusedplanes add {shlex.quote(str(run))} {data}"
+                    again = f"fusedplanes add {shlex.quote(str(run))} {shell_folders(dataset)}"
                     message = f"stopped; {len(added)} of {len(new)} new objects are stored; go on with: {again}"
                     raise TrainingInterrupted(message, stop.phase, stop.step, stop.exit_status) from None
                 seconds += time.perf_counter() - start

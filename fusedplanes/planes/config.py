@@ -52,6 +52,9 @@ class ModelConfig:
     """Channels mixed from the base planes (F_mac)."""
     base_planes: int = 16
     """Base planes shared by the class (M); 0 means no macro planes."""
+    banks: int = 1
+    """Groups that the base planes are split into, one for each class of a run over several; 1 lets all objects mix
+    all base planes."""
     hidden: int = 64
     """Hidden units of the field decoder."""
     shared_decoder: bool = True
@@ -75,7 +78,7 @@ class ModelConfig:
                 f"model: base_planes={self.base_planes} and macro_channels={self.macro_channels}; "
                 "macro planes need both above 0, plain tri-planes need both 0"
             )
-        for name, least in [("resolution", 2), ("hidden", 1), ("coarse_samples", 2)]:
+        for name, least in [("resolution", 2), ("hidden", 1), ("coarse_samples", 2), ("banks", 1)]:
             if getattr(self, name) < least:
                 raise ConfigError(f"model: {name}={getattr(self, name)}; it must be at least {least}")
         for name in ("micro_channels", "macro_channels", "base_planes", "fine_samples"):
@@ -84,6 +87,8 @@ class ModelConfig:
         for name, most in LIMITS.items():
             if getattr(self, name) > most:
                 raise ConfigError(f"model: {name}={getattr(self, name)}; it must be at most {most}")
+        if self.base_planes % self.banks or (self.banks > 1 and self.base_planes == 0):
+            raise ConfigError(f"model: banks={self.banks}; it must divide base_planes={self.base_planes}")
         if self.base_planes * 3 * self.resolution**2 * self.macro_channels > MOST_BASE_VALUES:
             raise ConfigError(
                 f"model: the base planes hold more than {MOST_BASE_VALUES} values; make fewer or smaller ones"
@@ -334,6 +339,23 @@ def with_downscale(config: RunConfig, factor: int) -> RunConfig:
         raise ConfigError(f"downscale {factor}: latent cells of the pretrained autoencoder are {has} pixels a side")
     autoencoder = replace(config.model.autoencoder, downscale=factor, **shapes[factor])
     return replace(config, model=replace(config.model, autoencoder=autoencoder))
+
+
+def with_banks(config: RunConfig, classes: int) -> RunConfig:
+    """The same configuration with base planes for each of several classes: as many for each as for all before.
+
+    Args:
+        config: of a method with base planes.
+        classes: how many data sets, each a class, the run is trained on.
+
+    Raises:
+        ConfigError: the method has no base planes, or there is one class only.
+    """
+    if config.model.base_planes == 0:
+        raise ConfigError(f"method {config.method} has no base planes that could be banked")
+    if classes < 2:
+        raise ConfigError("banks of base planes need several data sets, each a class")
+    return replace(config, model=replace(config.model, base_planes=classes * config.model.base_planes, banks=classes))
 
 
 def with_autoencoder(config: RunConfig, autoencoder: PretrainedAutoencoderConfig) -> RunConfig:

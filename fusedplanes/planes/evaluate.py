@@ -16,7 +16,7 @@ from torch import Tensor
 
 from fusedplanes.errors import ConfigError, DataError
 from fusedplanes.images import composite_over
-from fusedplanes.multiview import MultiViewDataset, MultiViewObject
+from fusedplanes.multiview import MultiViewDataset, MultiViewObject, classes_of
 from fusedplanes.planes.model import PlanesModel
 from fusedplanes.training.metrics import (
     floor_class_mean,
@@ -55,6 +55,7 @@ class Evaluation:
         objects: one row per object.
         seconds: wall time of rendering all views, without metrics.
         object_bytes, shared_bytes, shared_bytes_without_encoder: payload at 4 bytes a number.
+        classes: quality by class, where the data set has several.
     """
 
     method: str
@@ -63,6 +64,7 @@ class Evaluation:
     object_bytes: int
     shared_bytes: int
     shared_bytes_without_encoder: int
+    classes: Mapping[str, Quality] = field(default_factory=dict)
     average: Quality = field(init=False)
     floors: Mapping[str, Quality] = field(init=False)
 
@@ -80,7 +82,8 @@ class Evaluation:
     def table(self) -> str:
         """A short text table."""
         lines = [f"{'':<29}{'PSNR':>8}{'foreground':>12}{'SSIM':>8}"]
-        rows = [(self.method, self.average), *((f"floor: {k}", v) for k, v in self.floors.items())]
+        rows = [(self.method, self.average), *((f"  {name}", quality) for name, quality in self.classes.items())]
+        rows += [(f"floor: {k}", v) for k, v in self.floors.items()]
         for name, quality in rows:
             lines.append(f"{name:<29}{quality.psnr:>8.2f}{quality.psnr_foreground:>12.2f}{quality.ssim:>8.3f}")
         views = sum(row.views for row in self.objects)
@@ -146,7 +149,7 @@ def evaluate(
         name: (images[_rows(item, "train")], item.cameras[_rows(item, "train")])
         for name, (item, images) in everything.items()
     }
-    rows, seconds = [], 0.0
+    rows, seconds, classes = [], 0.0, classes_of(dataset)
     chosen = ids[:objects]
     for done, name in enumerate(chosen):
         item, images = everything[name]
@@ -156,7 +159,7 @@ def evaluate(
         rendered = model.render(name, cameras).color.cpu()
         seconds += time.perf_counter() - start
         own_images, own_cameras = training[name]
-        others = [training[other] for other in ids if other != name]
+        others = [training[other] for other in ids if other != name and classes.get(other) == classes.get(name)]
         mean_image = floor_mean_image(own_images).expand_as(targets)
         floors = {
             "nearest training view": floor_nearest_view(own_images, own_cameras, cameras),
@@ -180,7 +183,16 @@ def evaluate(
         model.object_bytes(),
         model.shared_bytes(),
         model.shared_bytes(encoder=False),
+        _by_class(rows, classes),
     )
+
+
+def _by_class(rows: Sequence[ObjectRow], classes: Mapping[str, str]) -> dict[str, Quality]:
+    """Average quality of every class, where there are several."""
+    names = dict.fromkeys(classes[row.id] for row in rows if row.id in classes)
+    if len(names) < 2:
+        return {}
+    return {name: _average([row.quality for row in rows if classes.get(row.id) == name]) for name in names}
 
 
 def _over(item: MultiViewObject, background: Tensor) -> tuple[MultiViewObject, Tensor]:

@@ -146,13 +146,13 @@ def train(
         if replaced:
             hold_for_writing(out / OBJECTS).close()
             _remove_run(out)
-        data = getattr(dataset, "path", None)
+        folders = [str(path.resolve()) for path in _folders(dataset)]
         extra = {
-            "data": None if data is None else str(Path(data).resolve()),
+            "data": folders[0] if len(folders) == 1 else folders or None,
             "resampled": getattr(dataset, "resampled", None),
             "image_size": list(views.size),
             "data_signature": views.signature(),
-            DATA_LICENCES: records_to_json([data_licence(dataset)]),
+            DATA_LICENCES: records_to_json(data_licences(dataset)),
         }
         with _one_line(out):
             write_atomically(out / PENDING, b"")
@@ -178,8 +178,7 @@ def train(
     remove_temporaries(out, "config.json", "log.jsonl", "preview.png")
     log = TrainingLog(out / "log.jsonl", tensorboard=tensorboard)
     with contextlib.closing(store), contextlib.closing(log):
-        data = shlex.quote(str(getattr(dataset, "path", "DATA")))
-        resume_command = f"fusedplanes train {data} --out {shlex.quote(str(out))} --resume"
+        resume_command = f"fusedplanes train {shell_folders(dataset)} --out {shlex.quote(str(out))} --resume"
         session = _Session(out, stage, store, log, predicted, resume_command, quiet)
         if checkpoint is not None:
             log.rewind(*position)
@@ -415,16 +414,27 @@ def read_config(run: str | Path) -> RunConfig:
     return from_json({name: value[name] for name in fields if name in value})
 
 
-def data_folder(run: str | Path) -> Path:
-    """The data set a run was trained on.
+def data_folders(run: str | Path) -> list[Path]:
+    """The data sets a run was trained on, in order.
 
     Raises:
-        ConfigError: it was not trained from a folder.
+        ConfigError: it was not trained from folders.
     """
     value = _config_file(run).get("data")
-    if not isinstance(value, str):
+    folders = [value] if isinstance(value, str) else value
+    if not isinstance(folders, list) or not folders or not all(isinstance(item, str) for item in folders):
         raise ConfigError(f"{run}: does not name its data set; give it with --data")
-    return Path(value)
+    return [Path(item) for item in folders]
+
+
+def _folders(dataset: MultiViewDataset) -> tuple[Path, ...]:
+    """Where a data set lies; nowhere, if it is in memory."""
+    return getattr(dataset, "paths", ())
+
+
+def shell_folders(dataset: MultiViewDataset) -> str:
+    """The folders of a data set as they are written on a command line."""
+    return " ".join(shlex.quote(str(path)) for path in _folders(dataset)) or "DATA"
 
 
 def resampled_size(run: str | Path) -> int | None:
@@ -445,11 +455,10 @@ def image_size(run: str | Path) -> int:
     return (training_size(run) or (128, 128))[0]
 
 
-def data_licence(dataset: MultiViewDataset) -> LicenceRecord:
-    """A data set's name and what it may be used for, as far as it says."""
-    path = getattr(dataset, "path", None)
-    name = "images in memory" if path is None else Path(path).resolve().name
-    return LicenceRecord("data", name, getattr(dataset, "licence", None) or UNKNOWN)
+def data_licences(dataset: MultiViewDataset) -> tuple[LicenceRecord, ...]:
+    """The names of a data set's folders and what each may be used for, as far as it says."""
+    licences = getattr(dataset, "licences", {"images in memory": None})
+    return tuple(LicenceRecord("data", name, licence or UNKNOWN) for name, licence in licences.items())
 
 
 def licences_of(run: str | Path) -> tuple[LicenceRecord, ...]:
@@ -472,7 +481,8 @@ def _data_licences(run: str | Path) -> tuple[LicenceRecord, ...]:
         return records_from_json(value[DATA_LICENCES], f"{run}/config.json: {DATA_LICENCES}")
     # Runs of before licences were kept name their data set at most.
     data = value.get("data")
-    return (LicenceRecord("data", Path(data).name if isinstance(data, str) else UNKNOWN, UNKNOWN),)
+    names = [Path(item).name for item in (data if isinstance(data, list) else [data]) if isinstance(item, str)]
+    return tuple(LicenceRecord("data", name, UNKNOWN) for name in names or [UNKNOWN])
 
 
 def note_data_licences(run: str | Path, records: Iterable[LicenceRecord]) -> None:

@@ -23,6 +23,7 @@ from fusedplanes.autoencoders.weight_files import load_weights
 from fusedplanes.cameras import Cameras
 from fusedplanes.fields import ObjectPlanes, compose_planes
 from fusedplanes.images import composite_over
+from fusedplanes.planes.banks import bank_mask
 from fusedplanes.planes.config import PhaseConfig, RunConfig
 from fusedplanes.planes.model import (
     DECODER_PREFIX,
@@ -121,6 +122,10 @@ class StageOne:
         first = [initial_object(config.model, generator) for _ in views.ids]
         self.own = self.trained = tuple(first[0])
         tensors = {name: torch.stack([item[name] for item in first]) for name in self.own}
+        self.mixed = bank_mask(views.classes, config.model.base_planes, config.model.banks)
+        if self.mixed is not None:
+            # Fewer planes in a mix, as much variance.
+            tensors["weights"] *= self.mixed * config.model.banks**0.5
         tensors["world_from_source"] = torch.stack([matrix.float() for matrix in views.world_from_source])
         self.table = ObjectTable(views.ids, tensors)
         self.object_adam = ObjectAdam(self.table, betas=BETAS)
@@ -343,7 +348,9 @@ class StageOne:
         for key, leaf in leaves.items():
             if leaf.grad is not None and leaf.numel():
                 rate = rates.get(key, phase.decoder_rate)
-                self.object_adam.step(key, rows, leaf.grad, factor * rate)
+                masked = key == "weights" and self.mixed is not None
+                gradient = leaf.grad * self.mixed[rows].to(leaf.grad) if masked else leaf.grad
+                self.object_adam.step(key, rows, gradient, factor * rate)
 
     def shared_adam(self, name: str) -> torch.optim.Adam | None:
         """The optimiser of the shared parts in a phase; every phase starts a fresh one."""

@@ -110,6 +110,7 @@ class StageTwo(StageOne):
         check_mode(mode)
         super().__init__(config, views, device=device, shared=shared)
         self.known = known
+        self.mixed = None  # A new object may mix from every bank.
         # A class that shares its decoder has base planes; independent objects start as they do in stage 1.
         self.starts = config.model.base_planes > 0
         if self.starts:

@@ -15,7 +15,7 @@ from torch import Tensor
 from fusedplanes.cameras import Cameras
 from fusedplanes.errors import DataError
 from fusedplanes.images import composite_over, with_alpha
-from fusedplanes.multiview import MultiViewDataset
+from fusedplanes.multiview import MultiViewDataset, classes_of
 from fusedplanes.rays import Rays, intersect_box
 
 
@@ -28,17 +28,20 @@ class TrainingViews:
         images: per object ``[V, H, W, 4]`` uint8, straight alpha.
         cameras: per object ``V`` cameras of the images' size.
         world_from_source: per object ``[4, 4]``.
+        classes: per object the name of its class; empty where there is only one.
     """
 
     ids: list[str]
     images: list[Tensor]
     cameras: list[Cameras]
     world_from_source: list[Tensor]
+    classes: list[str]
 
     @classmethod
     def of_images(cls, ids: list[str], images: list[Tensor], cameras: list[Cameras]) -> TrainingViews:
         """Views that are in memory: per object ``[V, H, W, 3 or 4]`` in [0, 1], and ``V`` cameras."""
-        return cls(ids, [_bytes(item) for item in images], cameras, [torch.eye(4, dtype=torch.float32) for _ in ids])
+        placed = [torch.eye(4, dtype=torch.float32) for _ in ids]
+        return cls(ids, [_bytes(item) for item in images], cameras, placed, ["" for _ in ids])
 
     @classmethod
     def read(cls, dataset: MultiViewDataset, *, split: str = "train") -> TrainingViews:
@@ -47,7 +50,7 @@ class TrainingViews:
         Raises:
             DataError: no objects, an object without views in the split, or objects of different image sizes.
         """
-        views = cls([], [], [], [])
+        views, classes = cls([], [], [], [], []), classes_of(dataset)
         for item in dataset:
             chosen = item.views(split)
             if len(chosen.split) == 0:
@@ -56,6 +59,7 @@ class TrainingViews:
             views.images.append(_bytes(chosen.images))
             views.cameras.append(chosen.cameras.to(torch.float32))
             views.world_from_source.append(item.world_from_source)
+            views.classes.append(classes.get(item.id, ""))
         if not views.ids:
             raise DataError("data set: it holds no objects")
         sizes = {(camera.width, camera.height) for camera in views.cameras}
@@ -69,7 +73,11 @@ class TrainingViews:
     def first(self, count: int) -> TrainingViews:
         """Only the first ``count`` objects."""
         return TrainingViews(
-            self.ids[:count], self.images[:count], self.cameras[:count], self.world_from_source[:count]
+            self.ids[:count],
+            self.images[:count],
+            self.cameras[:count],
+            self.world_from_source[:count],
+            self.classes[:count],
         )
 
     def signature(self) -> str:
@@ -79,6 +87,8 @@ class TrainingViews:
             digest.update(f"{name}:{tuple(images.shape)}:".encode())
             for tensor in (images, cameras.camera_to_world, cameras.intrinsics):
                 digest.update(tensor.contiguous().numpy())
+        if len(set(self.classes)) > 1:
+            digest.update("\0".join(self.classes).encode())
         return digest.hexdigest()
 
     @property

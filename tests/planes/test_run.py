@@ -15,7 +15,7 @@ from fusedplanes.cameras import Cameras
 from fusedplanes.errors import CheckpointError, ConfigError, DataError
 from fusedplanes.planes import run as reading
 from fusedplanes.planes.model import FusedPlanes, TriPlanes, load
-from fusedplanes.planes.run import data_folder, image_size, make_plan, read_config, train
+from fusedplanes.planes.run import data_folders, image_size, make_plan, read_config, train
 from fusedplanes.planes.stage_one import StageOne
 from fusedplanes.training import checkpoint as checkpoint_files
 from fusedplanes.training.checkpoint import load_checkpoint, save_checkpoint
@@ -155,7 +155,7 @@ def test_the_class_that_is_asked_for_must_fit_the_run(tmp_path, run, ellipsoids,
     with pytest.raises(CheckpointError, match="no run folder"):
         load(tmp_path / "nothing")
     with pytest.raises(ConfigError, match="--data"):
-        data_folder(run)
+        data_folders(run)
 
 
 @pytest.mark.parametrize(
