@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 
 import torch
-from machine import machine_facts
+from machine import facts_text, machine_facts
 from real_cars import SIZE, VIEWS, choose
 
 from fusedplanes import datasets
@@ -144,8 +144,7 @@ def table(result: dict) -> str:
     for share, row in result["add"].items():
         name = f"{row['objects']} added, {100 * float(share):.0f} % of stage 1's steps per object"
         lines.append(f"| {name} | {row['psnr_foreground']:.2f} dB | {row['seconds_per_object']:.1f} |")
-    note = ", ".join(f"{key} {value}" for key, value in result["facts"].items())
-    return "\n".join([*lines, "", f"Held-out views at {SIZE}x{SIZE}; {note}.", ""])
+    return "\n".join([*lines, "", f"Held-out views at {SIZE}x{SIZE}; {facts_text(result['facts'])}.", ""])
 
 
 def few_table(result: dict, objects: int) -> str:

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from killed_runs import Pace
-from machine import machine_facts
+from machine import facts_text, machine_facts
 
 from fusedplanes import datasets
 from fusedplanes.files import write_atomically, write_json
@@ -86,7 +86,7 @@ def table(result: dict) -> str:
             f"| {size}x{size} | {' | '.join(memory)} | {row['evaluate_bytes'] / 1e9:.2f} GB | {steps} | "
             f"{row['object_bytes']:,}, {row['shared_bytes']:,} |"
         )
-    note = ", ".join(f"{key} {value}" for key, value in result["facts"].items())
+    note = facts_text(result["facts"])
     text = f"Preset small, {result['objects']} objects of {result['views']} views; {note}."
     return "\n".join([*lines, "", text, ""])
 

@@ -19,7 +19,7 @@ from pathlib import Path
 from statistics import fmean
 
 from killed_runs import Commands, Damage, Kill, Pace
-from machine import machine_facts
+from machine import facts_text, machine_facts
 
 from fusedplanes.files import write_atomically, write_json
 
@@ -80,7 +80,7 @@ def table(result: dict) -> str:
             f"| `{command}` | {len(row['kills'])} | {writing} | {row['runs']} | {row['bit_identical']} | {lost:.1f} |"
         )
     seconds = ", ".join(f"`{name}` takes {row['seconds_in_peace']:.0f} s" for name, row in result["commands"].items())
-    note = ", ".join(f"{key} {value}" for key, value in result["facts"].items())
+    note = facts_text(result["facts"])
     return "\n".join([*lines, "", f"Left in peace {seconds}, of which 3 s start the program; {note}.", ""])
 
 

@@ -20,6 +20,11 @@ def machine_facts() -> dict[str, str]:
     }
 
 
+def facts_text(facts: dict[str, str]) -> str:
+    """The facts as part of a sentence."""
+    return ", ".join(f"{key} {value}" for key, value in facts.items())
+
+
 def commit() -> str:
     """The short name of the commit that is checked out."""
     result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)

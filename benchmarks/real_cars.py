@@ -17,7 +17,7 @@ import shutil
 from pathlib import Path
 
 import torch
-from machine import machine_facts
+from machine import facts_text, machine_facts
 
 from fusedplanes import datasets
 from fusedplanes.files import read_json, write_atomically, write_json
@@ -99,7 +99,7 @@ def table(rows: dict, facts: dict) -> str:
             f"{size_text(row['shared_bytes'])} | {row['psnr_foreground']:.2f} dB | {row['psnr']:.2f} dB |"
         )
     count = next(iter(rows.values()))["count"]
-    note = ", ".join(f"{key} {value}" for key, value in facts.items())
+    note = facts_text(facts)
     return "\n".join([*lines, "", f"{count} real cars at {SIZE}x{SIZE}, held-out views; {note}.", ""])
 
 

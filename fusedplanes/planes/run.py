@@ -18,6 +18,7 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 
 import torch
@@ -31,7 +32,7 @@ from fusedplanes.planes.config import RunConfig, from_json, to_json
 from fusedplanes.planes.model import PlanesModel, SharedParts
 from fusedplanes.planes.plan import Plan, fit_minutes, peak_memory, probe
 from fusedplanes.planes.preview import HeldOutViews
-from fusedplanes.planes.stage_one import BETAS, StageOne
+from fusedplanes.planes.stage_one import StageOne, object_optimizer
 from fusedplanes.planes.views import TrainingViews
 from fusedplanes.training.checkpoint import (
     MANIFEST,
@@ -172,8 +173,9 @@ def train(
         position = (checkpoint.phase, checkpoint.step)
         predicted = checkpoint.metadata.get("predicted_seconds", 0.0)
         stage.shared.load_state_dict(checkpoint.shared())
-        stage.table, stage.object_adam = load_objects(store, views.ids)
-        stage.object_adam.betas = BETAS
+        stage.table, stage.object_adam = load_objects(
+            store, views.ids, optimizer=partial(object_optimizer, config.training.object_optimizer)
+        )
         stage.load_optimizer_state(checkpoint.phase, checkpoint.optimizer())
     remove_temporaries(out, "config.json", "log.jsonl", "preview.png")
     log = TrainingLog(out / "log.jsonl", tensorboard=tensorboard)

@@ -24,7 +24,7 @@ from fusedplanes.cameras import Cameras
 from fusedplanes.fields import ObjectPlanes, compose_planes
 from fusedplanes.images import composite_over
 from fusedplanes.planes.banks import bank_mask
-from fusedplanes.planes.config import PhaseConfig, RunConfig
+from fusedplanes.planes.config import ObjectOptimizer, PhaseConfig, RunConfig
 from fusedplanes.planes.model import (
     DECODER_PREFIX,
     PlanesModel,
@@ -44,7 +44,10 @@ from fusedplanes.training.optimizer_state import load_optimizer_state
 from fusedplanes.training.precision import fast_bfloat16
 
 BETAS = (0.9, 0.99)
-"""Adam's: an object is met too rarely for a long memory of its second moments."""
+"""Adam's, of the shared parts; and of objects, which are met too rarely for a long memory of their second moments."""
+SHORT_BETAS = (0.5, 0.9)
+"""SOAP's. An object is in few steps, and what it is to become changes while the shared parts move: a long memory
+points to where it was (cars at equal steps: 0.9 dB better than with ``BETAS``, rotation aside)."""
 PATCH_IMAGES = 256
 """Images whose patches the autoencoder's linear start is computed from."""
 
@@ -62,6 +65,13 @@ def step_generator(seed: int, phase: str, step: int) -> torch.Generator:
     """The random numbers of one step, a function of where in the run it stands and of nothing that came before."""
     # Torch's CPU generator looks at 32 bits of its seed, so all three are mixed into those.
     return torch.Generator().manual_seed(zlib.crc32(f"{seed}/{phase}/{step}".encode()))
+
+
+def object_optimizer(name: ObjectOptimizer, table: ObjectTable) -> ObjectAdam:
+    """A new optimiser of the objects' own tensors."""
+    if name == "soap":
+        return ObjectAdam(table, betas=SHORT_BETAS, rotated=("micro_planes",))
+    return ObjectAdam(table, betas=BETAS)
 
 
 class ObjectBatches:
@@ -128,7 +138,7 @@ class StageOne:
             tensors["weights"] *= self.mixed * config.model.banks**0.5
         tensors["world_from_source"] = torch.stack([matrix.float() for matrix in views.world_from_source])
         self.table = ObjectTable(views.ids, tensors)
-        self.object_adam = ObjectAdam(self.table, betas=BETAS)
+        self.object_adam = object_optimizer(config.training.object_optimizer, self.table)
         self.bfloat16 = fast_bfloat16(self.device)
         self.targets: RayTargets | None = None
         self.latents: LatentCache | None = None

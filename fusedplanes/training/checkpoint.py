@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -281,12 +281,18 @@ def load_checkpoint(run: str | Path) -> Checkpoint:
     return Checkpoint(run, manifest["phase"], manifest["step"], manifest["metadata"], manifest)
 
 
-def load_objects(store: DiskObjectStore, ids: Iterable[str] | None = None) -> tuple[ObjectTable, ObjectAdam]:
+def load_objects(
+    store: DiskObjectStore,
+    ids: Iterable[str] | None = None,
+    *,
+    optimizer: Callable[[ObjectTable], ObjectAdam] = ObjectAdam,
+) -> tuple[ObjectTable, ObjectAdam]:
     """Objects and their moments as they were saved, ready to be trained on.
 
     Args:
         store: where they are.
         ids: which, in order; all if not given.
+        optimizer: makes the optimiser, of the kind that the moments come from.
 
     Raises:
         CheckpointError: a record is damaged or does not fit the others.
@@ -301,7 +307,7 @@ def load_objects(store: DiskObjectStore, ids: Iterable[str] | None = None) -> tu
             raise CheckpointError(f"{store.folder}: object '{id}' has other tensors than '{ids[0]}'; train it again")
     table = ObjectTable(ids, {name: torch.stack([records[id].pop(name) for id in ids]) for name in shapes})
     table.dirty.clear()
-    adam = ObjectAdam(table)
+    adam = optimizer(table)
     for id in ids:
         try:
             adam.load_state(id, moments.pop(id))

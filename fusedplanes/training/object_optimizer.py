@@ -16,6 +16,11 @@ from torch.optim.adam import adam
 from fusedplanes.errors import DataError
 
 FIRST, SECOND, STEPS = ".first_moment", ".second_moment", ".steps"
+COVARIANCE = ".covariance"
+
+
+COVARIANCE_DECAY = 0.9
+"""Of the gradients' covariance per step: axes have to follow an object that changes fast."""
 
 
 class ObjectTable:
@@ -112,10 +117,15 @@ class ObjectAdam:
     training, not the size of the table. The arithmetic is torch's fused Adam: with every object in every batch the
     result equals ``torch.optim.Adam``.
 
+    Channels of a plane are read together by one network, so their gradients are correlated, and a rate for each alone
+    fits none. Tensors named in ``rotated`` are therefore moved in the eigenvectors of the covariance of their
+    gradients' last axis (SOAP, Vyas et al. 2024, arXiv:2409.11321, for one axis): there the channels are independent.
+
     Args:
         table: what is optimised, in place.
         betas: decay of the two moments per step.
         epsilon: added to the root of the second moment.
+        rotated: tensors whose last axis is rotated; each object has its own rotation.
 
     Example:
         >>> table = ObjectTable(["a", "b", "c"], {"weights": torch.zeros(3, 2)})
@@ -125,8 +135,15 @@ class ObjectAdam:
         tensor([ 0.0000, -0.1000,  0.0000])
     """
 
-    def __init__(self, table: ObjectTable, *, betas: tuple[float, float] = (0.9, 0.999), epsilon: float = 1e-8) -> None:
-        self.table, self.betas, self.epsilon = table, betas, epsilon
+    def __init__(
+        self,
+        table: ObjectTable,
+        *,
+        betas: tuple[float, float] = (0.9, 0.999),
+        epsilon: float = 1e-8,
+        rotated: Sequence[str] = (),
+    ) -> None:
+        self.table, self.betas, self.epsilon, self.rotated = table, betas, epsilon, tuple(rotated)
         # Moments live in slots that objects take and give back, so that finished objects leave no hole.
         self._slots: dict[str, int] = {}
         self._free: list[int] = []
@@ -158,14 +175,57 @@ class ObjectAdam:
         if parameter.numel() == 0 or not numbers:
             return
         slots = self._slots_of(name, [self.table.ids[row] for row in numbers])
-        first, second, steps = (self._state[name + suffix] for suffix in (FIRST, SECOND, STEPS))
+        gradients = gradients.to(parameter)
+        parts = [[self._state[name + suffix][slot] for slot in slots] for suffix in (FIRST, SECOND, STEPS)]
+        if name in self.rotated:
+            self._rotated_step(name, numbers, slots, gradients, parts, learning_rate)
+        else:
+            self._adam([parameter[row] for row in numbers], list(gradients.unbind()), *parts, learning_rate)
+        self.table.dirty.update(numbers)
+
+    def _rotated_step(
+        self, name: str, rows: list[int], slots: list[int], gradients: Tensor, parts: list[list[Tensor]], rate: float
+    ) -> None:
+        """Adam's step of `step`, in the eigenvectors of the covariance of the gradients' last axis.
+
+        Second moments are kept in those axes as they turn; first moments follow the turn.
+        """
+        flat = gradients.flatten(1, -2)
+        covariance = self._state[name + COVARIANCE]
+        covariance[slots] = torch.lerp(flat.transpose(1, 2) @ flat, covariance[slots], COVARIANCE_DECAY)
+        _, axes = torch.linalg.eigh(covariance[slots])
+        first, second, steps = parts
+        moved = torch.zeros_like(flat)
+        turned = torch.stack(first).view(flat.shape) @ axes
+        self._adam(
+            list(moved.unbind()),
+            list((flat @ axes).unbind()),
+            list(turned.unbind()),
+            [moment.view(flat.shape[1:]) for moment in second],
+            steps,
+            rate,
+        )
+        back = axes.transpose(1, 2)
+        for index, (change, moment) in enumerate(zip(moved @ back, turned @ back, strict=True)):
+            self.table.tensors[name][rows[index]] += change.view(gradients.shape[1:])
+            first[index].copy_(moment.view(gradients.shape[1:]))
+
+    def _adam(
+        self,
+        parameters: list[Tensor],
+        gradients: list[Tensor],
+        first: list[Tensor],
+        second: list[Tensor],
+        steps: list[Tensor],
+        learning_rate: float,
+    ) -> None:
         adam(
-            [parameter[row] for row in numbers],
-            list(gradients.to(parameter).unbind()),
-            [first[slot] for slot in slots],
-            [second[slot] for slot in slots],
+            parameters,
+            gradients,
+            first,
+            second,
             [],
-            [steps[slot] for slot in slots],
+            steps,
             fused=True,
             amsgrad=False,
             beta1=self.betas[0],
@@ -175,7 +235,6 @@ class ObjectAdam:
             eps=self.epsilon,
             maximize=False,
         )
-        self.table.dirty.update(numbers)
 
     def state(self, id: str) -> dict[str, Tensor]:
         """Moments and step counts of one object by name, as views; empty if it has none."""
@@ -189,13 +248,12 @@ class ObjectAdam:
         Raises:
             DataError: the names or shapes do not belong to this table.
         """
-        for name, tensor in self.table.tensors.items():
-            parts = [name + suffix for suffix in (FIRST, SECOND, STEPS)]
+        for name in self.table.tensors:
+            parts = {name + suffix: shape for suffix, shape, _ in self._kinds(name)}
             present = [part for part in parts if part in state]
             if not present:
                 continue
-            shapes = [tensor.shape[1:], tensor.shape[1:], torch.Size([])]
-            if len(present) != 3 or [state[part].shape for part in parts] != shapes:
+            if len(present) != len(parts) or any(state[part].shape != shape for part, shape in parts.items()):
                 raise DataError(f"object adam: the moments of '{id}' do not fit the table's '{name}'")
             (slot,) = self._slots_of(name, [id])
             for part in parts:
@@ -217,6 +275,15 @@ class ObjectAdam:
                 self._free.append(slot)
                 self.table.mark(self.table.rows([id]))
 
+    def _kinds(self, name: str) -> list[tuple[str, torch.Size, torch.dtype]]:
+        """What is kept of a tensor for each object: suffix, shape and type."""
+        parameter = self.table.tensors[name]
+        shape, dtype = parameter.shape[1:], parameter.dtype
+        kinds = [(FIRST, shape, dtype), (SECOND, shape, dtype), (STEPS, torch.Size([]), torch.float32)]
+        if name in self.rotated:
+            kinds.append((COVARIANCE, torch.Size([shape[-1], shape[-1]]), dtype))
+        return kinds
+
     def _slots_of(self, name: str, ids: list[str]) -> list[int]:
         for id in ids:
             if id not in self._slots:
@@ -225,8 +292,7 @@ class ObjectAdam:
         used = len(self._slots) + len(self._free)
         for name in self._moving:
             parameter = self.table.tensors[name]
-            kinds = [(FIRST, parameter.shape[1:], parameter.dtype), (SECOND, parameter.shape[1:], parameter.dtype)]
-            for suffix, shape, dtype in [*kinds, (STEPS, (), torch.float32)]:
+            for suffix, shape, dtype in self._kinds(name):
                 old = self._state.get(name + suffix, torch.empty(0, *shape, dtype=torch.float32))
                 if old.shape[0] < used:
                     # Twice what is used, so that objects which arrive batch by batch are copied a few times, not often.

@@ -104,7 +104,7 @@ def test_what_a_copy_was_given_elsewhere_is_merged(run, grown, capsys):
 
 def test_merged_objects_bring_the_licences_of_their_data(run, original, tmp_path, ellipsoids):
     ellipsoids = type(ellipsoids)(5)
-    ellipsoids.path, ellipsoids.licence = tmp_path / "more", "CC-BY-4.0"
+    ellipsoids.licences = {"more": "CC-BY-4.0"}
     grown = shutil.copytree(original, tmp_path / "grown")
     add(grown, ellipsoids, quiet=True)
     assert [record.licence for record in licences_of(grown)] == ["unknown", "CC-BY-4.0"]

@@ -191,3 +191,85 @@ def test_mistakes_are_named():
         adam.load_state("object 1", {"weights.steps": torch.tensor(1.0)})
     with pytest.raises(DataError, match=r"name 'speed\.steps'"):
         adam.load_state("object 1", {"speed.steps": torch.tensor(1.0)})
+
+
+# Rotated channels -----------------------------------------------------------------------------------------------------
+
+
+def mixed_channels(seed=0, channels=4):
+    """Objects whose channels a network reads together: targets, a mixing matrix that weighs them unequally."""
+    generator = torch.Generator().manual_seed(seed)
+    targets = torch.randn(2, 3, 5, 5, channels, generator=generator)
+    turn, _ = torch.linalg.qr(torch.randn(channels, channels, generator=generator))
+    return targets, turn @ torch.diag(torch.logspace(0, 1, channels)) @ turn.T
+
+
+def descend(adam, targets, mixing, steps, rate=0.05):
+    """Distance from the targets, as the mixing sees it, after some steps of gradient descent on its square."""
+    table = adam.table
+    for _ in range(steps):
+        error = (table.tensors["planes"] - targets) @ mixing
+        adam.step("planes", torch.tensor([0, 1]), error @ mixing.T, rate)
+    return ((table.tensors["planes"] - targets) @ mixing).square().mean().item()
+
+
+def planes_table(targets):
+    return ObjectTable(["a", "b"], {"planes": torch.zeros_like(targets)})
+
+
+def test_rotated_channels_go_straight_where_adam_is_held_up():
+    targets, mixing = mixed_channels()
+    plain = descend(ObjectAdam(planes_table(targets), betas=(0.5, 0.9)), targets, mixing, 40, rate=0.1)
+    rotated = ObjectAdam(planes_table(targets), betas=(0.5, 0.9), rotated=("planes",))
+    assert descend(rotated, targets, mixing, 40, rate=0.1) < 0.5 * plain
+
+
+def test_a_rotated_step_does_not_depend_on_how_channels_are_laid_out():
+    targets, mixing = mixed_channels()
+    turn, _ = torch.linalg.qr(torch.randn(4, 4, generator=torch.Generator().manual_seed(5)))
+    straight, turned = planes_table(targets), planes_table(targets)
+    descend(ObjectAdam(straight, rotated=("planes",)), targets, mixing, 15)
+    descend(ObjectAdam(turned, rotated=("planes",)), targets @ turn, turn.T @ mixing, 15)
+    torch.testing.assert_close(turned.tensors["planes"], straight.tensors["planes"] @ turn, rtol=1e-3, atol=1e-3)
+    plain = planes_table(targets)
+    descend(ObjectAdam(plain), targets @ turn, turn.T @ mixing, 15)
+    assert (plain.tensors["planes"] - straight.tensors["planes"] @ turn).abs().max() > 0.05
+
+
+def test_a_rotated_step_is_what_its_formula_says():
+    generator = torch.Generator().manual_seed(3)
+    table = ObjectTable(["a", "b", "c"], {"planes": torch.zeros(3, 3, 4, 4, 6)})
+    adam = ObjectAdam(table, betas=(0.5, 0.9), rotated=("planes",))
+    value, first, second, covariance = (torch.zeros(shape, dtype=torch.float64) for shape in ((48, 6),) * 3 + ((6, 6),))
+    for step in range(1, 8):
+        gradient = torch.randn(2, 3, 4, 4, 6, generator=generator)
+        adam.step("planes", torch.tensor([2, 0]), gradient, 0.1)
+        own = gradient[0].double().view(48, 6)
+        covariance = 0.9 * covariance + 0.1 * own.T @ own
+        axes = torch.linalg.eigh(covariance)[1]
+        first = 0.5 * first + 0.5 * own
+        second = 0.9 * second + 0.1 * (own @ axes).square()
+        move = (first @ axes) / (1 - 0.5**step) / ((second / (1 - 0.9**step)).sqrt() + 1e-8)
+        value = value - 0.1 * move @ axes.T
+    torch.testing.assert_close(table.tensors["planes"][2].view(48, 6).double(), value, rtol=1e-3, atol=1e-4)
+    assert torch.equal(table.tensors["planes"][1], torch.zeros(3, 4, 4, 6))
+
+
+def test_rotated_state_is_put_back_whole_or_not_at_all():
+    targets, mixing = mixed_channels()
+    straight = ObjectAdam(planes_table(targets), rotated=("planes",))
+    descend(straight, targets, mixing, 12)
+    first = ObjectAdam(planes_table(targets), rotated=("planes",))
+    descend(first, targets, mixing, 7)
+    states = {name: {key: value.clone() for key, value in first.state(name).items()} for name in "ab"}
+    assert states["a"]["planes.covariance"].shape == (4, 4)
+    second = ObjectAdam(ObjectTable(["a", "b"], {"planes": first.table.tensors["planes"].clone()}), rotated=("planes",))
+    for name in "ab":
+        second.load_state(name, states[name])
+    descend(second, targets, mixing, 5)
+    assert torch.equal(second.table.tensors["planes"], straight.table.tensors["planes"])
+    older = {key: value for key, value in states["a"].items() if not key.endswith(".covariance")}
+    third = ObjectAdam(planes_table(targets), rotated=("planes",))
+    for damaged in (older, {**states["a"], "planes.covariance": torch.zeros(3, 3)}):
+        with pytest.raises(DataError, match="do not fit"):
+            third.load_state("a", damaged)
