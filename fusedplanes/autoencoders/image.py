@@ -75,6 +75,8 @@ MOST_VALUES = 1 << 29
 
 # Principal components of smaller variance (of values in [-1, 1]) are rounding, not signal.
 MINIMUM_VARIANCE = 1e-8
+IMAGES_AT_ONCE = 8
+"""Images whose patches are taken in at once."""
 
 
 class ResidualBlock(nn.Module):
@@ -186,10 +188,8 @@ class ImageAutoencoder(Autoencoder):
         Raises:
             DataError: images that `encode` would refuse.
         """
-        patches = functional.pixel_unshuffle(2 * self._checked(images) - 1, self.config.downscale)
-        patches = patches.permute(0, 2, 3, 1).flatten(0, 2).double()
-        mean = patches.mean(0)
-        values, vectors = torch.linalg.eigh((patches - mean).T @ (patches - mean) / len(patches))
+        mean, covariance = self._patch_statistics(images)
+        values, vectors = torch.linalg.eigh(covariance)
         values, vectors = values.flip(0), vectors.flip(1)
         # Patches may have fewer dimensions than a code has channels; what is left over then stays zero.
         kept = min(self.config.latent_channels, int((values > MINIMUM_VARIANCE).sum()))
@@ -201,3 +201,18 @@ class ImageAutoencoder(Autoencoder):
         self.encoder.linear.bias[:kept] = -(encode @ mean).float()
         self.decoder.linear.weight[:, :kept, 0, 0] = (vectors[:, :kept] * deviation).float()
         self.decoder.linear.bias.copy_(mean)
+
+    def _patch_statistics(self, images: Tensor) -> tuple[Tensor, Tensor]:
+        """Mean and covariance of the images' patches, float64; a few images at a time to spare memory."""
+        patch = 3 * self.config.downscale**2
+        count = 0
+        total = torch.zeros(patch, dtype=torch.float64, device=images.device)
+        squares = torch.zeros(patch, patch, dtype=torch.float64, device=images.device)
+        for part in self._checked(images).split(IMAGES_AT_ONCE):
+            patches = functional.pixel_unshuffle(2 * part - 1, self.config.downscale)
+            patches = patches.permute(0, 2, 3, 1).flatten(0, 2).double()
+            count += len(patches)
+            total += patches.sum(0)
+            squares += patches.T @ patches
+        mean = total / count
+        return mean, squares / count - torch.outer(mean, mean)

@@ -48,8 +48,8 @@ BETAS = (0.9, 0.99)
 SHORT_BETAS = (0.5, 0.9)
 """SOAP's. An object is in few steps, and what it is to become changes while the shared parts move: a long memory
 points to where it was (cars at equal steps: 0.9 dB better than with ``BETAS``, rotation aside)."""
-PATCH_IMAGES = 256
-"""Images whose patches the autoencoder's linear start is computed from."""
+PATCH_PIXELS = 256 * 128**2
+"""Pixels of the images whose patches the autoencoder's linear start is computed from: 256 images of 128x128."""
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,9 @@ class StageOne:
         if phase == "autoencoder":
             if first_step == 0:
                 generator = step_generator(self.config.training.seed, "patches", 0)
-                images = sample_images(self.views.images, PATCH_IMAGES, background, generator)
+                width, height = self.views.size
+                count = min(256, max(16, PATCH_PIXELS // (width * height)))
+                images = sample_images(self.views.images, count, background, generator)
                 self.shared.autoencoder.start_linear(images.to(self.device))
             return
         # Says which parameters are trained: known before the first step, they take part in it.
