@@ -108,7 +108,7 @@ def main() -> None:
     dataset = render_left_out(options.cars, options.pairs, options.work)
     old = datasets.load(options.work / "data")
     result: dict = {"facts": machine_facts(), "add": {}, "few": {}}
-    stage_one = load(options.work / "fused-planes")
+    stage_one, ulw = load(options.work / "fused-planes"), load(options.work / "ulw")
     result["stage_one_psnr_foreground"] = evaluate(stage_one, old).average.psnr_foreground
     for share in (0.25, 1.0):
         run = options.work / f"added-{share}"
@@ -129,6 +129,7 @@ def main() -> None:
         row = {"tri-planes": tri_planes(few, options.work)}
         for mode in ("weights", "weights+micro"):
             row[mode], row[f"{mode} seconds"] = fitted(stage_one, few, mode)
+        row["ulw"], row["ulw seconds"] = fitted(ulw, few, "weights")
         result["few"][str(count)] = row
         print(count, row, flush=True)
     results = Path(__file__).parent / "results"
@@ -149,11 +150,12 @@ def table(result: dict) -> str:
 
 def few_table(result: dict, objects: int) -> str:
     """Objects fitted from few views."""
-    lines = ["| views | weights | weights + micro planes | Tri-Plane |", "|---|---|---|---|"]
+    lines = ["| views | weights, ULW | weights | weights + micro planes | Tri-Plane |", "|---|---|---|---|---|"]
     for count, row in result["few"].items():
-        cells = [f"{row[name]:.2f} dB" for name in ("weights", "weights+micro", "tri-planes")]
+        cells = [f"{row[name]:.2f} dB" for name in ("ulw", "weights", "weights+micro", "tri-planes")]
         lines.append(f"| {count} | " + " | ".join(cells) + " |")
-    return "\n".join([*lines, "", f"Foreground PSNR on ten held-out views of {objects} cars unseen in stage 1.", ""])
+    note = f"Foreground PSNR on ten held-out views of {objects} cars unseen in stage 1; {facts_text(result['facts'])}."
+    return "\n".join([*lines, "", note, ""])
 
 
 if __name__ == "__main__":

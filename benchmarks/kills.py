@@ -81,7 +81,7 @@ def table(result: dict) -> str:
         )
     seconds = ", ".join(f"`{name}` takes {row['seconds_in_peace']:.0f} s" for name, row in result["commands"].items())
     note = facts_text(result["facts"])
-    return "\n".join([*lines, "", f"Left in peace {seconds}, of which 3 s start the program; {note}.", ""])
+    return "\n".join([*lines, "", f"Left in peace {seconds}; {note}.", ""])
 
 
 if __name__ == "__main__":

@@ -50,7 +50,13 @@ def _weights(name: str, licence: str, *, restricted: bool = False) -> Asset:
 ASSETS = (
     Asset("procedural classes", "data", "CC0-1.0", False, "`data make`, `demo`"),
     Asset("Debian's sweethome3d-furniture (BlendSwap-CC-0.sh3f)", "data", "CC0-1.0", False, "`data from-meshes`"),
-    Asset("cars by Kenney and Kay Lousberg", "data", "CC0-1.0", False, "`benchmarks/real_cars.py`"),
+    Asset(
+        "cars, chairs and food by Kenney, Kay Lousberg and others",
+        "data",
+        "CC0-1.0",
+        False,
+        "`benchmarks/real_cars.py`, `several_classes.py`",
+    ),
     Asset("ShapeNet renders", "data", "ShapeNet terms: non-commercial research and teaching", True, "`train`"),
     Asset("NeRF-synthetic scenes", "data", UNKNOWN, False, "`train`"),
     Asset("your own meshes and captures", "data", UNKNOWN, False, "`data from-meshes --licence`, `train`"),
