@@ -7,13 +7,6 @@ import os
 import unicodedata
 
 
-def is_flat_name(name: str) -> bool:
-    """Whether a name can be a folder of a data set: one visible path component on every system."""
-    forbidden = set("/\\:\0")
-    plain = all(letter.isprintable() and letter not in forbidden for letter in name)
-    return plain and 0 < len(name.encode()) <= 200 and name[0] != "."
-
-
 def unique_ids(names: list[str]) -> dict[str, str]:
     """One id per relative path: its parts joined by underscores, and a hash of the path where two would be equal.
 

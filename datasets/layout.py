@@ -21,10 +21,9 @@ import torch
 
 from fusedplanes import images as image_files
 from fusedplanes.datasets.frames import SIDE_LIMIT, Report, assemble, raise_problem
-from fusedplanes.datasets.ids import is_flat_name
 from fusedplanes.datasets.transforms_json import frames_of, is_count, matrix, read_transforms
 from fusedplanes.errors import DataError, shown
-from fusedplanes.files import read_json, remove_temporaries, write_json
+from fusedplanes.files import is_flat_name, read_json, remove_temporaries, write_json
 from fusedplanes.multiview import MultiViewObject
 
 FORMAT = "fusedplanes-dataset"

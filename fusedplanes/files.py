@@ -5,15 +5,20 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import secrets
 import stat
-import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 
 from fusedplanes.errors import DataError
 
 
-def write_atomically(path: str | Path, data: bytes) -> None:
+def write_atomically(path: str | Path, data: bytes | Iterable[bytes | memoryview]) -> None:
     """Write a file through a temporary neighbour, fsync and rename, so that no reader ever sees half of it.
+
+    Args:
+        path: the file; its folder is made.
+        data: the content, or parts of it in order, which need not be in memory together.
 
     Raises:
         OSError: the disk is full, the folder read-only; it names ``path``, and nothing is left behind.
@@ -22,12 +27,12 @@ def write_atomically(path: str | Path, data: bytes) -> None:
     temporary = None
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
+        # Not by `tempfile`, whose files are for their owner alone: who may read is for the umask to say.
+        temporary = path.parent / f".{path.name}.{secrets.token_hex(4)}"
+        with temporary.open("xb") as file:
+            file.writelines([data] if isinstance(data, bytes) else data)
             file.flush()
             os.fsync(file.fileno())
-        os.chmod(temporary, 0o644)
         os.replace(temporary, path)
     except BaseException as error:
         if temporary is not None:
@@ -45,6 +50,12 @@ def remove_temporaries(folder: Path, *names: str) -> None:
         for path in folder.glob(f".{name}.????????"):
             with contextlib.suppress(OSError):
                 path.unlink()
+
+
+def is_flat_name(name: str) -> bool:
+    """Whether a name, an object's id for instance, is one visible path component on every system."""
+    plain = all(letter.isprintable() and letter not in "/\\:" for letter in name)
+    return plain and 0 < len(name.encode()) <= 200 and name[0] != "."
 
 
 def write_json(path: str | Path, value: object) -> None:

@@ -34,7 +34,7 @@ def main(arguments: list[str]) -> None:
     options = parse(Add, arguments, "add")
     from fusedplanes import datasets
     from fusedplanes.planes.add import add
-    from fusedplanes.planes.run import data_folders, resampled_size
+    from fusedplanes.planes.run_folder import data_folders, resampled_size
 
     trained_at = resampled_size(options.run)
     check_on = datasets.load(data_folders(options.run), size=trained_at) if options.finetune_base else None

@@ -30,7 +30,7 @@ def main(arguments: list[str]) -> None:
     from fusedplanes import datasets
     from fusedplanes.planes.evaluate import evaluate
     from fusedplanes.planes.model import load
-    from fusedplanes.planes.run import data_folders, resampled_size
+    from fusedplanes.planes.run_folder import data_folders, resampled_size
 
     model = load(options.run, device=choose_device(options.device))
     data, size = options.data or data_folders(options.run), options.size or resampled_size(options.run)

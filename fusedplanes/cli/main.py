@@ -16,6 +16,9 @@ COMMANDS = {
     "export": ("fusedplanes.cli.export", "write an object's planes or its mesh"),
 }
 
+LONGEST_LINE = 2000
+"""Characters of an error message."""
+
 
 def usage() -> str:
     """The text of `fusedplanes --help`."""
@@ -44,7 +47,7 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         import_module(COMMANDS[name][0]).main(rest)
     except FusedPlanesError as error:
-        fail(" ".join(str(error).split()), getattr(error, "exit_status", 2))
+        fail(str(error), getattr(error, "exit_status", 2))
     except KeyboardInterrupt:
         fail("interrupted", 130)
     except BrokenPipeError:
@@ -56,7 +59,9 @@ def main(arguments: list[str] | None = None) -> None:
 
 def fail(message: str, status: int = 2) -> None:
     """Print one line to standard error and exit."""
-    print(f"error: {message}", file=sys.stderr)
+    # Names and values from outside may be of any length and hold anything, terminal control codes too.
+    line = "".join(letter if letter.isprintable() else " " for letter in " ".join(message.split()))
+    print(f"error: {line if len(line) <= LONGEST_LINE else line[:LONGEST_LINE] + '...'}", file=sys.stderr)
     sys.exit(status)
 
 

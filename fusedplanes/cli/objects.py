@@ -78,8 +78,7 @@ def _delete(arguments: list[str]) -> None:
 
     if not options.objects:
         raise ConfigError("name the objects to delete; `fusedplanes objects list` names all")
-    delete_objects(options.run, options.objects)
-    _tell(options, "deleted", options.objects)
+    _tell(options, "deleted", delete_objects(options.run, options.objects))
 
 
 def _merge(arguments: list[str]) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import io
+import re
 from dataclasses import dataclass
 
-from fusedplanes.errors import ConfigError
+from fusedplanes.errors import ConfigError, shown
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,6 +30,9 @@ class ComputeOptions(Options):
     """Seed of every random choice."""
 
 
+LARGEST_SEED = 2**53
+
+
 def choose_device(name: str):
     """The torch device of a ``--device`` value.
 
@@ -39,12 +43,13 @@ def choose_device(name: str):
 
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
-    try:
-        device = torch.device(name)
-    except RuntimeError as error:
-        raise ConfigError(f"--device {name}: no such device; use auto, cpu, cuda, cuda:N or mps") from error
+    if re.fullmatch(r"cpu|cuda(:\d{1,3})?|mps", name) is None:
+        raise ConfigError(f"--device {shown(name)}: no such device; use auto, cpu, cuda, cuda:N or mps")
+    device = torch.device(name)
     if device.type == "cuda" and not torch.cuda.is_available():
         raise ConfigError(f"--device {name}: torch sees no CUDA device here; use --device cpu")
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
+        raise ConfigError(f"--device {name}: torch sees {torch.cuda.device_count()} CUDA devices; they count from 0")
     if device.type == "mps" and not torch.backends.mps.is_available():
         raise ConfigError(f"--device {name}: torch sees no Metal device here; use --device cpu")
     return device
@@ -62,11 +67,15 @@ def parse(kind: type, arguments: list[str], command: str):
     told = io.StringIO()
     try:
         with contextlib.redirect_stderr(told):
-            return tyro.cli(kind, args=arguments, prog=f"fusedplanes {command}", config=config)
+            options = tyro.cli(kind, args=arguments, prog=f"fusedplanes {command}", config=config)
     except SystemExit as ended:
         if ended.code in (0, None):
             raise
         raise ConfigError(f"{_first_section(told.getvalue())}; see `fusedplanes {command} --help`") from None
+    seed = getattr(options, "seed", 0)
+    if not 0 <= seed <= LARGEST_SEED:
+        raise ConfigError(f"--seed {shown(seed)}: choose a whole number from 0 to {LARGEST_SEED}")
+    return options
 
 
 def _first_section(box: str) -> str:

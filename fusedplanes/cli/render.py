@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> None:
     from fusedplanes.cameras import Cameras
     from fusedplanes.images import save
     from fusedplanes.planes.model import load
-    from fusedplanes.planes.run import image_size
+    from fusedplanes.planes.run_folder import image_size
     from fusedplanes.rendering.video import FORMATS, save_orbit
 
     if options.frames < 1:
@@ -53,7 +53,7 @@ def main(arguments: list[str]) -> None:
         raise ConfigError(f"--elevation {options.elevation}: choose degrees above the horizon")
     model = load(options.run, device=choose_device(options.device))
     ids = list(options.objects) or model.object_ids[:4]
-    size = options.size or image_size(options.run)
+    size = min(options.size or image_size(options.run), LARGEST_SIZE)
     if options.out.suffix.lower() in FORMATS:
         save_orbit(
             model,

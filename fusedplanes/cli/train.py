@@ -56,7 +56,8 @@ class Train(ComputeOptions):
 def main(arguments: list[str]) -> None:
     options = parse(Train, arguments, "train")
     from fusedplanes import datasets
-    from fusedplanes.planes.run import has_begun, make_plan, read_config, train
+    from fusedplanes.planes.run import make_plan, train
+    from fusedplanes.planes.run_folder import has_begun, read_config
 
     out = options.out or Path("runs") / "-".join(path.resolve().name for path in options.data)
     goes_on = options.resume and has_begun(out)
@@ -122,7 +123,7 @@ def _refuse_changes(arguments: list[str], options: Train, out: Path) -> None:
         DataError: an autoencoder that is neither a folder nor a hub id.
     """
     from fusedplanes.autoencoders.weight_files import resolved_source
-    from fusedplanes.planes.run import read_config, resampled_size
+    from fusedplanes.planes.run_folder import read_config, resampled_size
 
     asked = resolved_source(options.autoencoder) if options.autoencoder else ""
     config = read_config(out)

@@ -23,7 +23,7 @@ from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.planes.config import FIT_SHARE, FitMode, RunConfig
 from fusedplanes.planes.evaluate import Quality, evaluate
 from fusedplanes.planes.model import PlanesModel, SharedParts, batched
-from fusedplanes.planes.run import (
+from fusedplanes.planes.run_folder import (
     FINISHED,
     STAGE_ONE_OBJECTS,
     data_licences,

@@ -7,7 +7,6 @@ guessed from tensor shapes.
 from __future__ import annotations
 
 import dataclasses
-import math
 import types
 import typing
 from dataclasses import dataclass, field, replace
@@ -18,7 +17,7 @@ from torch import Tensor
 
 from fusedplanes.autoencoders.image import ImageAutoencoderConfig
 from fusedplanes.autoencoders.pretrained import PretrainedAutoencoderConfig
-from fusedplanes.errors import ConfigError
+from fusedplanes.errors import ConfigError, shown
 
 Method = Literal["fused-planes", "ulw", "tri-planes"]
 FitMode = Literal["weights", "weights+micro"]
@@ -192,8 +191,10 @@ def _check_numbers(where: str, config: object, *, at_least_one: tuple[str, ...])
         value = getattr(config, item.name)
         if isinstance(value, int | float) and not isinstance(value, bool):
             least = 1 if item.name in at_least_one else 0
-            if not (math.isfinite(value) and least <= value <= LARGEST_NUMBER):
-                raise ConfigError(f"{where}: {item.name}={value}; expected a number from {least} to {LARGEST_NUMBER}")
+            if not least <= value <= LARGEST_NUMBER:
+                raise ConfigError(
+                    f"{where}: {item.name}={shown(value)}; expected a number from {least} to {LARGEST_NUMBER}"
+                )
 
 
 @dataclass(frozen=True)
@@ -457,7 +458,7 @@ def _convert(hint, item, where: str):
     else:
         valid = isinstance(item, hint) and (hint is bool or not isinstance(item, bool))
     if not valid:
-        raise ConfigError(f"{where}: {item!r} is not a valid value")
+        raise ConfigError(f"{where}: {shown(item)} is not a valid value")
     return item
 
 

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from fusedplanes.autoencoders.kinds import make_autoencoder
 from fusedplanes.cameras import Cameras
-from fusedplanes.errors import CheckpointError, ConfigError, DataError
+from fusedplanes.errors import CheckpointError, ConfigError, DataError, shown
 from fusedplanes.fields import FieldDecoder, ObjectPlanes, compose_planes, query_field
 from fusedplanes.licences import LicenceRecord
 from fusedplanes.planes.config import FIT_SHARE, FitMode, ModelConfig, RunConfig
@@ -118,7 +118,7 @@ class PlanesModel:
             >>> model = FusedPlanes.load("runs/cars")  # doctest: +SKIP
             >>> output = model.render("car_003", Cameras.orbit(8))  # doctest: +SKIP
         """
-        from fusedplanes.planes.run import licences_of, open_run
+        from fusedplanes.planes.run_folder import licences_of, open_run
 
         config, shared, store, stage_one_objects = open_run(run)
         model = cls(config, shared.to(device).eval().requires_grad_(False), store)
@@ -147,7 +147,7 @@ class PlanesModel:
         if not isinstance(item, str):
             raise DataError(f"object: expected an id or ObjectPlanes, not {type(item).__name__}")
         if item not in self.store:
-            raise DataError(f"object '{item}' is not in this model; {_known_ids(item, self.store.ids)}")
+            raise DataError(f"object {shown(item)} is not in this model; {_known_ids(item, self.store.ids)}")
         try:
             return checked_object(object_from_record(self.store.read(item)), self.config.model, self.device)
         except DataError as error:
@@ -441,7 +441,7 @@ def load(run: str | Path, *, device: str | torch.device = "cpu") -> PlanesModel:
     Raises:
         CheckpointError: no checkpoint there, a damaged one, or one of a newer version.
     """
-    from fusedplanes.planes.run import read_config
+    from fusedplanes.planes.run_folder import read_config
 
     method = read_config(run).method
     kind = TriPlanes if method in TriPlanes.METHODS else FusedPlanes

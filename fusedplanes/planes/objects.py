@@ -13,16 +13,17 @@ from pathlib import Path
 import torch
 
 from fusedplanes.errors import ConfigError, DataError
-from fusedplanes.planes.run import (
+from fusedplanes.planes.run_folder import (
     FINISHED,
     STAGE_ONE_OBJECTS,
     finished_checkpoint,
     licences_of,
     note_data_licences,
     read_config,
+    reading,
     stage_one_objects,
 )
-from fusedplanes.training.checkpoint import Checkpoint, load_checkpoint, save_checkpoint
+from fusedplanes.training.checkpoint import Checkpoint, save_checkpoint
 from fusedplanes.training.object_store import DiskObjectStore
 
 AT_ONCE = 256
@@ -40,12 +41,19 @@ def list_objects(run: str | Path) -> list[str]:
         ['car_000', 'car_001']
     """
     read_config(run)
-    with contextlib.closing(load_checkpoint(run).store()) as store:
-        return list(store.ids)
+
+    def ids(checkpoint: Checkpoint) -> list[str]:
+        with contextlib.closing(checkpoint.store()) as store:
+            return list(store.ids)
+
+    return reading(run, ids)
 
 
-def delete_objects(run: str | Path, ids: Sequence[str]) -> None:
+def delete_objects(run: str | Path, ids: Sequence[str]) -> tuple[str, ...]:
     """Delete objects from a finished run; the shared parts and all other objects stay as they are.
+
+    Returns:
+        The ids that were deleted, each once.
 
     Raises:
         DataError: an id that is not stored; nothing is deleted then.
@@ -60,6 +68,7 @@ def delete_objects(run: str | Path, ids: Sequence[str]) -> None:
             raise ConfigError(f"{run}: these are all of its objects; delete the folder instead")
         store.delete(ids)
         _save(run, checkpoint, store)
+    return tuple(dict.fromkeys(ids))
 
 
 def merge_objects(run: str | Path, other: str | Path) -> tuple[str, ...]:
@@ -77,10 +86,11 @@ def merge_objects(run: str | Path, other: str | Path) -> tuple[str, ...]:
     """
     if Path(run).resolve() == Path(other).resolve():
         raise ConfigError(f"{run}: is merged with itself; name another run")
-    with _changing(run) as (checkpoint, store), contextlib.closing(finished_checkpoint(other).store()) as source:
+    theirs_at = finished_checkpoint(other)
+    with _changing(run) as (checkpoint, store), contextlib.closing(theirs_at.store()) as source:
         if read_config(run).model != read_config(other).model:
             raise ConfigError(f"{other}: has another configuration than {run}; only copies of one run can be merged")
-        mine, theirs = checkpoint.shared(), load_checkpoint(other).shared()
+        mine, theirs = checkpoint.shared(), theirs_at.shared()
         if mine.keys() != theirs.keys() or not all(torch.equal(mine[name], theirs[name]) for name in mine):
             raise ConfigError(f"{other}: has other shared parts than {run}; only copies of one run can be merged")
         for name in source.ids:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import resource
 import sys
 import time
@@ -103,6 +104,9 @@ def probe(config: RunConfig, views: TrainingViews, *, device: str | torch.device
     object_bytes = stage.model.object_bytes()
     # A training object holds its values, two moments and what is cached of it; the probe's own are in its peak already.
     more = (len(views) - len(some)) * (object_bytes * 3 + _cached_bytes(stage) // len(some))
+    # Phases hold their stage, a circle: without this the probe's model stays while the run's own is trained.
+    del stage, phase
+    gc.collect()
     return Plan(len(views), tuple(phases), object_bytes, shared_bytes, peak_memory() + more)
 
 

@@ -12,7 +12,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -20,11 +20,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fusedplanes.errors import CheckpointError, ConfigError, DataError
+from fusedplanes.errors import CheckpointError, ConfigError, DataError, shown
 from fusedplanes.files import read_json, write_atomically
-from fusedplanes.training.object_format import checksum
+from fusedplanes.training.object_format import Checksum
 from fusedplanes.training.object_optimizer import ObjectAdam, ObjectTable
 from fusedplanes.training.object_store import MOMENTS, DiskObjectStore, read_checked, sync_folder, unwritable
+from fusedplanes.training.tensor_file import safetensors_parts
 
 FORMAT = "fusedplanes-run"
 FORMAT_VERSION = 1
@@ -267,13 +268,15 @@ def load_checkpoint(run: str | Path) -> Checkpoint:
             ) from error
         raise CheckpointError(f"{error}; restore the file") from error
     if manifest.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: format is {manifest.get('format')!r}, expected '{FORMAT}'; name a run folder")
+        raise CheckpointError(
+            f"{path}: format is {shown(manifest.get('format'))}, expected '{FORMAT}'; name a run folder"
+        )
     version = manifest.get("format_version")
     if type(version) is not int or version < 1:
-        raise CheckpointError(f"{path}: format_version is {version!r}; expected a whole number from 1")
+        raise CheckpointError(f"{path}: format_version is {shown(version)}; expected a whole number from 1")
     if version > FORMAT_VERSION:
         raise CheckpointError(
-            f"{path}: format_version {version} is newer than the {FORMAT_VERSION} this fusedplanes knows; upgrade it"
+            f"{path}: format_version {shown(version)} is newer than the {FORMAT_VERSION} known here; upgrade it"
         )
     damage = _damage(manifest)
     if damage:
@@ -322,17 +325,22 @@ def load_objects(
 def _write_tensors(
     run: Path, part: str, step: int, generation: int, tensors: dict[str, Tensor], written: list[Path]
 ) -> dict:
-    from safetensors.torch import save
-
     name = f"{part}-{step}.safetensors"
     if (run / name).exists():
         # Perhaps the present checkpoint's: phases count their own steps, and a step can be saved twice.
         name = f"{part}-{step}-{generation}.safetensors"
-    # Cloned, because the format refuses tensors that share their memory.
-    data = save({key: tensor.detach().cpu().clone().contiguous() for key, tensor in tensors.items()})
-    write_atomically(run / name, data)
+    size, summed = 0, Checksum()
+
+    def parts() -> Iterator[bytes | memoryview]:
+        nonlocal size
+        for data in safetensors_parts(tensors):
+            size += len(data)
+            summed.update(data)
+            yield data
+
+    write_atomically(run / name, parts())
     written.append(run / name)
-    return {"file": name, "bytes": len(data), "checksum": f"{checksum(data):016x}"}
+    return {"file": name, "bytes": size, "checksum": f"{summed.value:016x}"}
 
 
 def _remove_old(run: Path, keep: set[str]) -> None:
@@ -351,7 +359,7 @@ def _damage(manifest: dict) -> str | None:
         return "its checksum does not match its content"
     for key, kind in (("phase", str), ("step", int), ("metadata", dict), ("objects", dict), ("format_version", int)):
         if type(content.get(key)) is not kind:
-            return f"'{key}' is {content.get(key)!r}"
+            return f"'{key}' is {shown(content.get(key))}"
     for part in ("shared", "optimizer"):
         match content.get(part):
             case {"file": str(file), "bytes": int(), "checksum": str()}:

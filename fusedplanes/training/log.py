@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -147,7 +148,7 @@ def _parse(line: bytes) -> LogRecord | None:
     except (ValueError, TypeError, KeyError, RecursionError):
         return None
     numbers = [record.seconds, *record.metrics.values()] if isinstance(record.metrics, dict) else [None]
-    finite = all(type(number) in (int, float) and math.isfinite(number) for number in numbers)
+    finite = all(type(number) in (int, float) and abs(number) <= sys.float_info.max for number in numbers)
     return record if finite and type(record.step) is int and isinstance(record.phase, str) else None
 
 

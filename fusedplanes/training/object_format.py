@@ -21,7 +21,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from fusedplanes.errors import CheckpointError, DataError
+from fusedplanes.errors import CheckpointError, DataError, shown
+from fusedplanes.files import is_flat_name
 
 VERSION = 1
 SEGMENT_HEADER = struct.Struct("<8sII")
@@ -64,9 +65,27 @@ ENTRY = np.dtype(
 )
 
 
+class Checksum:
+    """64 bits of BLAKE2b of what comes in parts."""
+
+    def __init__(self) -> None:
+        self._hash = hashlib.blake2b(digest_size=8)
+
+    def update(self, data: bytes | bytearray | memoryview) -> None:
+        """Append a part."""
+        self._hash.update(data)
+
+    @property
+    def value(self) -> int:
+        """The checksum of all parts so far."""
+        return int.from_bytes(self._hash.digest(), "little")
+
+
 def checksum(data: bytes | bytearray | memoryview) -> int:
     """64 bits of BLAKE2b."""
-    return int.from_bytes(hashlib.blake2b(data, digest_size=8).digest(), "little")
+    summed = Checksum()
+    summed.update(data)
+    return summed.value
 
 
 def encode_record(id: str, kind: int, generation: int, tensors: dict[str, Tensor]) -> bytes:
@@ -173,6 +192,8 @@ def decode_index(data: bytes, where: Path) -> tuple[np.ndarray, list[str | None]
             at += size
         if at != len(data):
             raise ValueError("length")
+        if not all(id is None or is_flat_name(id) for id in ids):
+            raise ValueError("id")
     except (ValueError, struct.error) as error:
         raise CheckpointError(f"{where}: not an object index, or a damaged one; restore the file") from error
     return entries, ids
@@ -182,15 +203,14 @@ def encode_id(id: str) -> bytes:
     """An id as it is stored.
 
     Raises:
-        DataError: empty, or longer than 65535 bytes, or not text.
+        DataError: it could not be the name of a file, which it becomes when an object is rendered or exported.
     """
-    try:
-        data = id.encode()
-    except UnicodeEncodeError as error:
-        raise DataError(f"object id {id!r}: not valid text") from error
-    if not 0 < len(data) < 1 << 16:
-        raise DataError(f"object id '{id[:40]}': {len(data)} bytes; an id has 1 to 65535")
-    return data
+    if not is_flat_name(id):
+        raise DataError(
+            f"object id {shown(id)}: expected 1 to 200 bytes of visible text, not beginning with a dot, "
+            "without / \\ or :; rename the object"
+        )
+    return id.encode()
 
 
 def _padding(size: int) -> bytes:

@@ -30,6 +30,8 @@ MOMENTS = "moments"
 
 _CODES = {OBJECT: 0, MOMENTS: 1}
 
+LOCK = ".writer"
+"""An empty file that is locked by whoever writes."""
 SEGMENT_BYTES = 256 << 20
 """A segment file that has reached this size gets no more records."""
 SPARE_NUMBERS = 1024
@@ -572,8 +574,8 @@ def read_checked(path: Path, size: int, checksum: str) -> bytes:
 def unwritable(path: Path, error: OSError) -> CheckpointError:
     """The one line for a disk that is full or a folder that is read-only."""
     return CheckpointError(
-        f"{path}: cannot be written ({error.strerror or error}); free space or make it writable, then resume: an "
-        "earlier checkpoint stays intact"
+        f"{path}: cannot be written ({error.strerror or error}); free space or make it writable, then go on: what "
+        "was saved before stays intact"
     )
 
 
@@ -633,7 +635,7 @@ def hold_for_writing(folder: Path) -> io.FileIO | None:
     """
     try:
         folder.mkdir(parents=True, exist_ok=True)
-        file = (folder / ".writer").open("ab", buffering=0)
+        file = (folder / LOCK).open("ab", buffering=0)
     except OSError as error:
         raise unwritable(folder, error) from error
     try:

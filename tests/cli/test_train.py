@@ -9,7 +9,7 @@ from fusedplanes.cli import evaluate, export, train
 from fusedplanes.errors import CheckpointError, ConfigError, DataError
 from fusedplanes.licences import records_to_json
 from fusedplanes.planes.config import preset, to_json
-from fusedplanes.planes.run import licences_of
+from fusedplanes.planes.run_folder import licences_of
 
 
 @pytest.fixture
@@ -94,7 +94,7 @@ def test_a_seed_must_be_a_number_that_fits(tmp_path, seed):
     from fusedplanes import datasets
 
     datasets.make_class("mugs", objects=1, views=2, size=16, out=tmp_path / "data", quiet=True)
-    with pytest.raises(ConfigError, match=f"seed={seed}"):
+    with pytest.raises(ConfigError, match=f"--seed {seed}: choose"):
         train.main([str(tmp_path / "data"), "--out", str(tmp_path / "run"), "--preset", "tiny", "--seed", seed])
     assert not (tmp_path / "run").exists()
 

@@ -13,8 +13,9 @@ import torch
 
 from fusedplanes import datasets
 from fusedplanes.datasets import from_meshes, layout, make, make_class
-from fusedplanes.datasets.ids import is_flat_name, unique_ids
+from fusedplanes.datasets.ids import unique_ids
 from fusedplanes.errors import ConfigError, DataError
+from fusedplanes.files import is_flat_name
 
 SMALL = {"views": 6, "size": 16, "samples": 2, "quiet": True}
 

@@ -14,7 +14,8 @@ from fusedplanes.planes.banks import bank_mask
 from fusedplanes.planes.config import preset, with_banks
 from fusedplanes.planes.evaluate import evaluate
 from fusedplanes.planes.model import load
-from fusedplanes.planes.run import data_folders, read_config, train
+from fusedplanes.planes.run import train
+from fusedplanes.planes.run_folder import data_folders, read_config
 
 
 class TwoClasses:

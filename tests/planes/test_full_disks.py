@@ -140,8 +140,11 @@ def test_a_run_on_a_read_only_medium_is_rendered_and_evaluated(failing_disk, fol
 
 
 def test_python_is_told_too(failing_disk, folder, run, tmp_path):
-    from fusedplanes.planes.run import read_config
+    from fusedplanes.planes.run_folder import read_config
 
     data = datasets.load(folder / "data")
-    with failing_disk.after(0, tmp_path), pytest.raises(CheckpointError, match=r"run: cannot be written \(No space"):
+    with (
+        failing_disk.after(0, tmp_path),
+        pytest.raises(CheckpointError, match=r"run(/objects)?: cannot be written \(No space"),
+    ):
         train(data, tmp_path / "run", config=read_config(run), watch_seconds=0, quiet=True)

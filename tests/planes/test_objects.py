@@ -12,7 +12,8 @@ from fusedplanes.errors import CheckpointError, ConfigError, DataError
 from fusedplanes.planes import objects
 from fusedplanes.planes.add import add
 from fusedplanes.planes.model import load
-from fusedplanes.planes.run import licences_of, train
+from fusedplanes.planes.run import train
+from fusedplanes.planes.run_folder import licences_of
 from fusedplanes.training import checkpoint as checkpoints
 
 

@@ -16,7 +16,8 @@ from fusedplanes.errors import CheckpointError, ConfigError, DataError
 from fusedplanes.planes.add import add
 from fusedplanes.planes.config import from_json, preset, to_json, with_autoencoder, with_downscale
 from fusedplanes.planes.model import load
-from fusedplanes.planes.run import licences_of, make_plan, read_config, train
+from fusedplanes.planes.run import make_plan, train
+from fusedplanes.planes.run_folder import licences_of, read_config
 from fusedplanes.planes.stage_one import StageOne
 from fusedplanes.planes.views import TrainingViews
 from fusedplanes.training.log import read_log

@@ -7,15 +7,17 @@ import signal
 import subprocess
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
 
 from fusedplanes.cameras import Cameras
 from fusedplanes.errors import CheckpointError, ConfigError, DataError
-from fusedplanes.planes import run as reading
+from fusedplanes.planes import run_folder as reading
 from fusedplanes.planes.model import FusedPlanes, TriPlanes, load
-from fusedplanes.planes.run import data_folders, image_size, make_plan, read_config, train
+from fusedplanes.planes.run import make_plan, train
+from fusedplanes.planes.run_folder import data_folders, image_size, read_config
 from fusedplanes.planes.stage_one import StageOne
 from fusedplanes.training import checkpoint as checkpoint_files
 from fusedplanes.training.checkpoint import load_checkpoint, save_checkpoint
@@ -498,14 +500,22 @@ def test_a_run_killed_inside_its_first_checkpoint_begins_anew(tmp_path, ellipsoi
     assert_same(tensors_of(out), tensors_of(tmp_path / "peace"))
 
 
-@pytest.mark.parametrize("moment", ["shutil.rmtree", "fusedplanes.planes.run.write_json"])
+@pytest.mark.parametrize("moment", ["removing", "writing"])
 @pytest.mark.parametrize("go_on", ["resume", "overwrite"])
 def test_a_run_that_was_replaced_by_half_begins_anew(stopped, ellipsoids, small_config, monkeypatch, moment, go_on):
-    def killed(*arguments, **options):
-        raise KeyboardInterrupt
+    unlink, removed = Path.unlink, []
+
+    def killed(path, *arguments, **options):
+        if moment == "writing" or len(removed) == 3:
+            raise KeyboardInterrupt
+        removed.append(path)
+        unlink(path, *arguments, **options)
 
     config = small_config("tri-planes")
-    monkeypatch.setattr(moment, killed)
+    if moment == "removing":
+        monkeypatch.setattr(Path, "unlink", killed)
+    else:
+        monkeypatch.setattr(reading, "write_json", killed)
     with pytest.raises(KeyboardInterrupt):
         train(ellipsoids, stopped, config=config, overwrite=True, watch_seconds=0, quiet=True)
     monkeypatch.undo()
