@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fusedplanes.cameras import Cameras
-from fusedplanes.errors import ConfigError, DataError
+from fusedplanes.errors import ConfigError, DataError, shown
 from fusedplanes.fields import ObjectPlanes
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.planes.config import FIT_SHARE, FitMode, RunConfig
@@ -97,10 +97,19 @@ def fit(
     seed: int = 0,
 ) -> ObjectPlanes:
     """Fit one new object to a trained class; the model itself does not change. See `PlanesModel.fit`."""
-    images = torch.as_tensor(images)
+    _check_share(share)
+    check_mode(mode)
+    if type(seed) is not int or seed < 0:
+        raise ConfigError(f"seed {shown(seed)}: choose a whole number from 0")
+    try:
+        images = torch.as_tensor(images)
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise DataError(f"images: {type(images).__name__}; expected a tensor or an array of floats") from error
     cameras, _ = batched(cameras, torch.device("cpu"))
     if images.dim() != 4 or images.shape[-1] not in (3, 4) or not images.is_floating_point():
         raise DataError(f"images: {images.dtype} of shape {tuple(images.shape)}; expected floats [V, H, W, 3 or 4]")
+    if not bool(torch.isfinite(images).all()):
+        raise DataError("images: some values are not finite; mend them, or leave those views out")
     if not bool(((images >= 0) & (images <= 1)).all()):
         raise DataError("images: values outside [0, 1]; divide bytes by 255")
     if tuple(images.shape[:3]) != (*cameras.batch_shape, cameras.height, cameras.width) or len(images) == 0:
@@ -109,6 +118,7 @@ def fit(
             f"{(*cameras.batch_shape, cameras.height, cameras.width)}; expected the same, and at least one view"
         )
     views = TrainingViews.of_images(["object"], [images.float().cpu()], [cameras])
+    _check_size(model.image_size, views)
     old = model.stage_one_objects or len(model.store)
     stage = _stage(model.config, model.shared, model.store, views, mode, share, seed, model.device, old=old)
     for phase in stage.phases:
@@ -159,8 +169,7 @@ def add(
         >>> add("runs/cars", fusedplanes.datasets.load("more_cars")).added  # doctest: +SKIP
         ('car_100', 'car_101')
     """
-    if not 0 < share <= 100:
-        raise ConfigError(f"share {share}: choose a number above 0, such as {FIT_SHARE}")
+    _check_share(share)
     check_mode(mode)
     run, config = Path(run), read_config(run)
     config = replace(config, training=replace(config.training, seed=seed))
@@ -181,7 +190,7 @@ def add(
             for first in range(0, len(new), max(size, 1)):
                 names = new[first : first + size]
                 views = TrainingViews.read([dataset[name] for name in names])
-                _check_size(run, views)
+                _check_size(training_size(run), views)
                 stage = _stage(
                     config,
                     shared,
@@ -217,6 +226,11 @@ def add(
     return AddSummary(str(run), tuple(added), skipped, seconds, visits / max(len(added), 1), before, after)
 
 
+def _check_share(share: float) -> None:
+    if not 0 < share <= 100:
+        raise ConfigError(f"share {shown(share)}: choose a number above 0 and up to 100, such as {FIT_SHARE}")
+
+
 def _batch_size(stage: StageTwo, phase: str) -> int:
     """Objects in a batch of a phase."""
     training = stage.config.training
@@ -246,9 +260,9 @@ def _stage(
     return StageTwo(config, views, shared=shared, known=weights, mode=mode, device=device)
 
 
-def _check_size(run: Path, views: TrainingViews) -> None:
+def _check_size(size: tuple[int, int] | None, views: TrainingViews) -> None:
     """Latent cells of another size of image show another part of the object."""
-    width, height = training_size(run) or views.size
+    width, height = size or views.size
     if views.size != (width, height):
         raise DataError(
             f"images of {views.size[0]}x{views.size[1]} pixels; this run was trained on {width}x{height}; "

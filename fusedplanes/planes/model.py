@@ -99,6 +99,7 @@ class PlanesModel:
         self.shared = SharedParts(config.model) if shared is None else shared
         self.store = MemoryObjectStore() if store is None else store
         self.stage_one_objects: int | None = None
+        self.image_size: tuple[int, int] | None = None
         self.licences: tuple[LicenceRecord, ...] = ()
         self._background_latents: dict[tuple[int, int], Tensor] = {}
 
@@ -118,11 +119,12 @@ class PlanesModel:
             >>> model = FusedPlanes.load("runs/cars")  # doctest: +SKIP
             >>> output = model.render("car_003", Cameras.orbit(8))  # doctest: +SKIP
         """
-        from fusedplanes.planes.run_folder import licences_of, open_run
+        from fusedplanes.planes.run_folder import licences_of, open_run, training_size
 
         config, shared, store, stage_one_objects = open_run(run)
         model = cls(config, shared.to(device).eval().requires_grad_(False), store)
         model.stage_one_objects, model.licences = stage_one_objects, licences_of(run)
+        model.image_size = training_size(run)
         if config.method not in cls.METHODS:
             raise ConfigError(f"{run}: holds a {config.method} model; open it with fusedplanes.load")
         return model
@@ -186,7 +188,7 @@ class PlanesModel:
 
         Raises:
             DataError: images and cameras do not fit each other or the model.
-            ConfigError: ``mode`` is unknown.
+            ConfigError: ``mode`` is unknown, ``share`` or ``seed`` out of range.
 
         Example:
             >>> new = model.fit(images, cameras, mode="weights")  # doctest: +SKIP

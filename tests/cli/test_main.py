@@ -80,3 +80,16 @@ def test_from_data_to_pictures_in_four_commands(tmp_path, capsys):
 def test_the_module_runs_as_the_command_does():
     result = subprocess.run([sys.executable, "-m", "fusedplanes", "--version"], capture_output=True, text=True)
     assert result.returncode == 0 and result.stdout.startswith("fusedplanes ")
+
+
+@pytest.mark.parametrize("device", ["meta", "xpu", "vulkan", "cpu:3", "cuda:-1", "x" * 5000, "\x1b[31m"])
+def test_other_devices_are_refused_in_one_short_line(capsys, tmp_path, device):
+    status, out, err = run(capsys, "evaluate", str(tmp_path), "--device", device)
+    assert status == 2 and out == "" and err.count("\n") == 1 and len(err) < 300 and err.rstrip().isprintable()
+    assert "no such device; use auto" in err
+
+
+def test_a_message_of_any_length_is_one_line(capsys, tmp_path):
+    (tmp_path / "config.json").write_text(json.dumps({"format": "x" * 100_000}))
+    status, _, err = run(capsys, "objects", "list", str(tmp_path))
+    assert status == 2 and err.count("\n") == 1 and len(err) < 1000

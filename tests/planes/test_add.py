@@ -3,6 +3,7 @@
 import json
 import shutil
 import signal
+from dataclasses import replace
 
 import pytest
 import torch
@@ -162,13 +163,15 @@ def test_least_squares_finds_the_weights_that_made_the_images(run, ellipsoids):
     ("change", "message"),
     [
         (lambda images, cameras: (images * 255, cameras), "values outside"),
-        (lambda images, cameras: (images * float("nan"), cameras), "values outside"),
         (lambda images, cameras: (images.to(torch.uint8), cameras), "expected floats"),
         (lambda images, cameras: (images[0], cameras), "expected floats"),
         (lambda images, cameras: (images[:, :8], cameras), "expected the same"),
         (lambda images, cameras: (images[:2], cameras), "expected the same"),
         (lambda images, cameras: (images[:0], cameras[:0]), "at least 1 long"),
         (lambda images, cameras: (images[..., :2], cameras), "expected floats"),
+        (lambda images, cameras: (images * float("nan"), cameras), "not finite"),
+        (lambda images, cameras: (images[:, ::2, ::2], replace(cameras, width=8, height=8)), "trained on 16x16"),
+        (lambda images, cameras: ([["a"]], cameras), "expected a tensor"),
     ],
 )
 def test_impossible_views_are_refused(run, ellipsoids, change, message):
@@ -206,3 +209,12 @@ def test_the_command_adds_and_reports(run, tmp_path, ellipsoids, capsys):
     assert json.loads(capsys.readouterr().out)["added"] == ["ellipsoid_3", "ellipsoid_4"]
     command.main([str(run), str(tmp_path / "data"), "--size", "16"])
     assert "0 objects added" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "arguments", [{"share": float("nan")}, {"share": -1.0}, {"seed": 1.5}, {"seed": -1}, {"mode": "x"}]
+)
+def test_impossible_arguments_of_a_fit_are_refused(run, ellipsoids, arguments):
+    item = ellipsoids["ellipsoid_4"]
+    with pytest.raises(ConfigError, match=next(iter(arguments))):
+        load(run).fit(item.images, item.cameras, **arguments)

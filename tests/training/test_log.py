@@ -135,3 +135,9 @@ def test_tensorboard_gets_every_metric_under_its_phase(tmp_path, monkeypatch):
     log.write("joint", 7, {"loss": 0.25, "psnr": float("inf")})
     log.close()
     assert written == [str(tmp_path / "tensorboard"), ("joint/loss", 0.25, 7), "flushed"]
+
+
+def test_numbers_beyond_every_float_are_passed_over(tmp_path):
+    path = tmp_path / "log.jsonl"
+    path.write_text('{"phase": "joint", "step": 1, "seconds": 1' + "0" * 400 + ', "metrics": {}}\n')
+    assert read_log(path) == []

@@ -1,4 +1,5 @@
 import struct
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -89,12 +90,6 @@ def test_what_a_record_cannot_hold_is_named(tensors, message):
         fmt.encode_record("car", 0, 0, tensors)
 
 
-@pytest.mark.parametrize("id", ["", "x" * 65536, "\ud800"])
-def test_ids_that_cannot_be_stored_are_named(id):
-    with pytest.raises(DataError, match="object id"):
-        fmt.encode_id(id)
-
-
 def index_bytes(generation=9):
     entries = np.zeros(3, fmt.ENTRY)
     entries["object"], entries["kind"] = [0, 0, 7], [0, 1, 0]
@@ -122,3 +117,17 @@ def test_damaged_indexes_raise_nothing_but_a_checkpoint_error(data):
         assert "\n" not in str(error)
     else:
         assert len(entries) == len(ids) == 3
+
+
+@pytest.mark.parametrize(
+    "id", ["", "../../evil", "a/b", "a\\b", ".hidden", "nul\0x", "line\nbreak", "\x1b[31m", "c:d", "x" * 201, "\ud800"]
+)
+def test_an_id_that_could_not_name_a_file_is_neither_written_nor_read(id):
+    with pytest.raises(DataError, match="object id"):
+        fmt.encode_id(id)
+    entries = np.zeros(1, fmt.ENTRY)
+    data = id.encode(errors="surrogatepass")
+    entries["id_bytes"] = len(data)
+    if data:
+        with pytest.raises(CheckpointError, match="not an object index"):
+            fmt.decode_index(fmt.encode_index(entries, [data], 1), Path("index-1.bin"))
