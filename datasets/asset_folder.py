@@ -13,6 +13,7 @@ from urllib.parse import unquote
 
 import numpy as np
 
+from fusedplanes import images as image_files
 from fusedplanes.errors import DataError
 
 FILE_BYTES_LIMIT = 512 << 20
@@ -83,10 +84,10 @@ def decode_texture(data: bytes, name: str) -> np.ndarray:
     Raises:
         DataError: not an image, damaged, or more than ``TEXTURE_PIXELS_LIMIT`` pixels (checked before decoding).
     """
-    from PIL import Image
+    from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(io.BytesIO(data)) as image:
+        with image_files.opened(io.BytesIO(data)) as image:
             if image.width * image.height > TEXTURE_PIXELS_LIMIT:
                 raise DataError(
                     f"texture {name}: {image.width}x{image.height} pixels exceed the limit of {TEXTURE_PIXELS_LIMIT}"
@@ -101,6 +102,10 @@ def decode_texture(data: bytes, name: str) -> np.ndarray:
             return np.ascontiguousarray(image)
     except DataError:
         raise
+    except UnidentifiedImageError as error:
+        raise DataError(
+            f"texture {name}: cannot be decoded (not in a known format); convert it to PNG or JPEG"
+        ) from error
     except Exception as error:  # a decoder may raise anything on damaged bytes
         raise DataError(
             f"texture {name}: cannot be decoded ({shortened(str(error) or type(error).__name__)})"

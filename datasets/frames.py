@@ -17,6 +17,7 @@ from torch import Tensor
 
 from fusedplanes import images as image_files
 from fusedplanes.cameras import Cameras
+from fusedplanes.datasets.archive import DEFLATED
 from fusedplanes.datasets.framing import pose_problems
 from fusedplanes.errors import DataError
 from fusedplanes.files import check_readable
@@ -84,13 +85,14 @@ def assemble(
     pictures, depths, kept, target, first = [], [], [], None, ""
     for frame in frames:
         try:
-            picture = _picture(frame)
-            height, width = picture.shape[:2]
+            # From the headers: a small file may decode to gigabytes.
+            width, height = _size(frame)
             if target is None:
                 target, first = fitted_size(width, height, size), f"{frame.image.name} has {width}x{height}"
                 check_memory(frame.image, len(frames), *target)
             elif fitted_size(width, height, size) != target:
                 raise DataError(f"{frame.image}: {width}x{height} pixels, but {first}; make them one size")
+            picture = _picture(frame, width, height)
             if frame.depth is not None:
                 depths.append(_depth(frame.depth, width, height, target))
         except DataError as problem:
@@ -165,16 +167,33 @@ def spread_split(count: int) -> list[str]:
     return ["test" if index % 10 == 4 else "train" for index in range(count)]
 
 
-def _picture(frame: Frame) -> Tensor:
-    picture = image_files.load(frame.image, max_pixels=SIDE_LIMIT * SIDE_LIMIT)
-    height, width = picture.shape[:2]
+def _size(frame: Frame) -> tuple[int, int]:
+    """Width and height of a frame's image by its header, once it is what the source says, and its mask's is the same.
+
+    Raises:
+        DataError: it is not, or there is no such image or mask.
+    """
+    width, height = image_files.size_of(frame.image)
     if frame.size is not None and (width, height) != frame.size:
         claimed = f"{frame.size[0]}x{frame.size[1]}"
         raise DataError(f"{frame.image}: {width}x{height} pixels; transforms.json says {claimed}")
+    if frame.mask is not None and (found := image_files.size_of(frame.mask)) != (width, height):
+        raise DataError(f"{frame.mask}: {found[0]}x{found[1]} pixels; its image has {width}x{height}")
+    return width, height
+
+
+def _load(file: Path, width: int, height: int) -> Tensor:
+    image = image_files.load(file, max_pixels=SIDE_LIMIT * SIDE_LIMIT)
+    if image.shape[:2] != (height, width):
+        found = f"{image.shape[1]}x{image.shape[0]}"
+        raise DataError(f"{file}: {found} pixels, but its header says {width}x{height}; save it again")
+    return image
+
+
+def _picture(frame: Frame, width: int, height: int) -> Tensor:
+    picture = _load(frame.image, width, height)
     if frame.mask is not None:
-        mask = image_files.load(frame.mask, max_pixels=SIDE_LIMIT * SIDE_LIMIT)
-        if mask.shape[:2] != (height, width):
-            raise DataError(f"{frame.mask}: {mask.shape[1]}x{mask.shape[0]} pixels; its image has {width}x{height}")
+        mask = _load(frame.mask, width, height)
         return torch.cat([picture[..., :3], mask[..., :3].mean(-1, keepdim=True)], -1)
     if frame.over_white and (picture.shape[-1] == 3 or bool((picture[..., 3] == 1).all())):
         return _without_white(picture[..., :3])
@@ -195,7 +214,10 @@ def _depth(file: Path, width: int, height: int, target: tuple[int, int]) -> np.n
     check_readable(file)
     try:
         with zipfile.ZipFile(file) as archive:
-            declared = sum(entry.file_size for entry in archive.infolist())
+            entries = archive.infolist()
+        declared = sum(entry.file_size for entry in entries)
+        if not {entry.compress_type for entry in entries} <= DEFLATED:
+            raise DataError(f"{file}: compressed by another method than deflate; write it with numpy.savez_compressed")
         if declared > width * height * 8 + 4096:
             raise DataError(f"{file}: {declared} bytes unpacked; expected one depth map of {width}x{height}")
         with np.load(file, allow_pickle=False) as arrays:
@@ -208,6 +230,8 @@ def _depth(file: Path, width: int, height: int, target: tuple[int, int]) -> np.n
         raise DataError(f"{file}: depth is {depth.dtype} of shape {depth.shape}; expected floats {(height, width)}")
     if not (np.isfinite(depth).all() and (depth >= 0).all()):
         raise DataError(f"{file}: depth has values that are negative or not finite; 0 means nothing is seen")
+    if depth.dtype.itemsize > 4 and depth.max(initial=0) > np.finfo(np.float32).max:
+        raise DataError(f"{file}: depth has the value {depth.max():g}, too large for float32; 0 means nothing is seen")
     # Depths of two surfaces must not be averaged: the nearest cell is taken.
     rows = ((np.arange(target[1]) + 0.5) * height / target[1]).astype(int)
     columns = ((np.arange(target[0]) + 0.5) * width / target[0]).astype(int)

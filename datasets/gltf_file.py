@@ -25,6 +25,7 @@ _COMPONENTS = {5120: "i1", 5121: "u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 51
 _WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _NODES_LIMIT = 100_000
+_PRIMITIVES_LIMIT = 200_000
 _ALL_TEXTURES_PIXELS_LIMIT = 1 << 28
 
 # Extensions that a file may require and that are either read here or change nothing in a base colour.
@@ -134,7 +135,7 @@ class _Reader:
         else:
             children = {child for node in nodes for child in node.get("children", [])}
             roots = [index for index in range(len(nodes)) if index not in children]
-        parts, visited, faces = [], set(), 0
+        parts, visited, faces, primitives = [], set(), 0, 0
         pending = [(root, np.eye(4)) for root in reversed(roots)]
         while pending:
             index, parent = pending.pop()
@@ -144,7 +145,12 @@ class _Reader:
             visited.add(index)
             source_from_node = parent @ _node_matrix(node)
             if "mesh" in node:
-                for primitive in self._entry("meshes", node["mesh"])["primitives"]:
+                listed = self._entry("meshes", node["mesh"])["primitives"]
+                # Those without a face count too: many nodes that share one mesh multiply them.
+                primitives += len(listed)
+                if primitives > _PRIMITIVES_LIMIT:
+                    raise DataError(f"its nodes hold more than {_PRIMITIVES_LIMIT} primitives; join them on export")
+                for primitive in listed:
                     part = self._part(primitive, source_from_node)
                     if part is not None:
                         faces += len(part.faces)

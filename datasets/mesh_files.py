@@ -24,6 +24,7 @@ UP_AXES = {".glb": "y", ".gltf": "y", ".obj": "y", ".ply": "z", ".stl": "z"}
 SUFFIXES = tuple(UP_AXES)
 
 _WHITE = np.ones(4, np.float32)
+_ANY_IMAGE = b"P5 1 1 255\n\xff"
 _UP_TO_THREE_NUMBERS = ("-o", "-s", "-t")
 
 
@@ -76,20 +77,26 @@ def load_mesh(
 
 
 class _References(Resolver):
-    """Hands trimesh the material libraries and textures beside an OBJ file, checked first."""
+    """Hands trimesh the material library beside an OBJ file, and a stand-in for each texture, which is decoded here.
+
+    trimesh opens a texture with any decoder that Pillow has, so it never gets the bytes of one.
+    """
 
     def __init__(self, folder: AssetFolder) -> None:
         self._folder = folder
+        self._library_given = False
         self.textures: dict[str, np.ndarray] = {}
 
     def get(self, key: str) -> bytes:
         name = texture_name(key) if key.strip().startswith("-") else key.strip()
         try:
             data = self._folder.read(name)
-            if name.lower().endswith(".mtl"):
+            # A library is asked for once and first: what a library itself refers to is a texture by any name.
+            if name.lower().endswith(".mtl") and not self._library_given:
+                self._library_given = True
                 return _utf8(data)
             self.textures[key] = decode_texture(data, shortened(name))
-            return data
+            return _ANY_IMAGE
         except DataError as error:
             self._folder.warn(f"{error}; a plain colour stands in")
             raise

@@ -6,8 +6,13 @@ In memory an image is float32 in [0, 1], sRGB, channels last. Alpha is straight:
 from __future__ import annotations
 
 import io
+import struct
 import warnings
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import IO, TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -16,7 +21,30 @@ from torch import Tensor
 from fusedplanes.errors import DataError
 from fusedplanes.files import check_readable, write_atomically
 
+if TYPE_CHECKING:
+    from PIL import Image as PillowImage
+
 MAX_PIXELS = 100_000_000
+FORMATS = ("PNG", "JPEG", "WEBP", "TIFF", "BMP", "TGA", "GIF", "PPM")
+"""Pillow's names of what is decoded, whatever a file is called. Left to itself it takes all it knows, and some of that
+starts other programs (Ghostscript for EPS), opens further files, or is barely tested."""
+
+_PNG_METADATA = (b"eXIf", b"iTXt", b"tEXt", b"zTXt")
+_PNG_CHUNK_LIMIT = 16 << 20
+
+
+@contextmanager
+def opened(source: str | Path | IO[bytes]) -> Iterator[PillowImage.Image]:
+    """An image with its header read: the one way to open any with Pillow.
+
+    Raises:
+        UnidentifiedImageError: it is of no format of ``FORMATS``. Other exceptions of any type on damaged bytes.
+    """
+    from PIL import Image
+
+    # Pillow also warns of what it then copes with, such as EXIF data with a tag cut off.
+    with warnings.catch_warnings(action="ignore"), Image.open(source, formats=FORMATS) as image:
+        yield image
 
 
 def load(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> Tensor:
@@ -28,13 +56,12 @@ def load(path: str | Path, *, max_pixels: int = MAX_PIXELS) -> Tensor:
     Raises:
         DataError: missing, truncated, not an image, or more than ``max_pixels`` pixels (checked before decoding).
     """
-    from PIL import Image, ImageOps, UnidentifiedImageError
+    from PIL import ImageOps, UnidentifiedImageError
 
     path = Path(path)
     check_readable(path)
     try:
-        # Pillow also warns of what it then copes with, such as EXIF data with a tag cut off.
-        with warnings.catch_warnings(action="ignore"), Image.open(path) as image:
+        with opened(path) as image:
             if image.width * image.height > max_pixels:
                 raise DataError(
                     f"{path}: {image.width}x{image.height} pixels exceed the limit of {max_pixels}; shrink it first"
@@ -57,16 +84,42 @@ def size_of(path: str | Path) -> tuple[int, int]:
     Raises:
         DataError: missing, or not an image.
     """
-    from PIL import Image
-
     path = Path(path)
     check_readable(path)
     try:
-        with warnings.catch_warnings(action="ignore"), Image.open(path) as image:
-            turned = image.getexif().get(0x0112, 1) in (5, 6, 7, 8)
+        with opened(path) as image:
+            turned = _orientation(path, image) in (5, 6, 7, 8)
             return (image.height, image.width) if turned else (image.width, image.height)
     except Exception as error:  # a decoder may raise anything on damaged bytes
         raise DataError(f"{path}: not an image in a known format; convert it to PNG or JPEG") from error
+
+
+def _orientation(path: Path, image: PillowImage.Image) -> int:
+    """The EXIF orientation of an opened image, which stays undecoded."""
+    from PIL import Image
+
+    if image.format != "PNG":
+        return image.getexif().get(0x0112, 1)
+    # A PNG may tell it behind its pixels, and Pillow's own way there is to decode them.
+    with opened(_png_without_pixels(path)) as head:
+        return Image.Image.getexif(head).get(0x0112, 1)
+
+
+def _png_without_pixels(path: Path) -> IO[bytes]:
+    """A PNG's header and metadata, wherever in the file they are, in front of no pixels."""
+
+    def chunk(kind: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
+
+    with path.open("rb") as file:
+        parts = [file.read(8)]
+        while len(header := file.read(8)) == 8:
+            length, kind = struct.unpack(">I4s", header)
+            if kind == b"IHDR" or (kind in _PNG_METADATA and length <= _PNG_CHUNK_LIMIT):
+                parts.append(chunk(kind, file.read(length)))
+                length = 0
+            file.seek(length + 4, io.SEEK_CUR)
+    return io.BytesIO(b"".join([*parts, chunk(b"IDAT", b"")]))
 
 
 def _to_float(image) -> np.ndarray:

@@ -201,6 +201,60 @@ def test_files_that_are_no_image(tmp_path):
                 read(tmp_path / "pipe.png")
 
 
+def test_formats_that_run_programs_are_never_opened(tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin
+
+    (tmp_path / "drawing.png").write_bytes(
+        b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 32 32\n%%EndComments\nshowpage\n%%EOF\n"
+    )
+    started = []
+    monkeypatch.setattr(EpsImagePlugin, "Ghostscript", lambda *arguments, **options: started.append(arguments))
+    for read in (images.load, images.size_of):
+        with pytest.raises(DataError, match=r"drawing\.png: not an image in a known format; convert it"):
+            read(tmp_path / "drawing.png")
+    assert not started
+    for format_name in ("ICO", "PCX", "SGI", "DDS"):
+        Image.new("RGB", (16, 16)).save(tmp_path / "other.png", format_name)
+        with pytest.raises(DataError, match="not an image in a known format"):
+            images.load(tmp_path / "other.png")
+
+
+@pytest.mark.parametrize("format_name", ["PNG", "JPEG", "WEBP", "TIFF", "BMP", "TGA", "GIF", "PPM"])
+def test_every_format_that_is_read_is_read_whatever_its_name(tmp_path, picture, format_name):
+    path = tmp_path / "image.img"
+    path.write_bytes(encoded(picture, format_name))
+    assert images.load(path).shape == (64, 96, 3)
+    assert images.size_of(path) == (96, 64)
+
+
+def test_only_images_py_opens_images():
+    root = Path(__file__).resolve().parents[1]
+    found = [
+        path.relative_to(root).as_posix()
+        for folder in ("fusedplanes", "datasets", "kernels")
+        for path in sorted((root / folder).rglob("*.py"))
+        if "Image.open(" in path.read_text()
+    ]
+    assert found == ["fusedplanes/images.py"]
+
+
+def test_the_size_of_a_png_takes_no_decoding_wherever_its_orientation_is(tmp_path, picture, monkeypatch):
+    exif = Image.Exif()
+    exif[0x0112] = 6
+    path = tmp_path / "image.png"
+    Image.fromarray(picture).save(path, exif=exif)
+    data = path.read_bytes()
+    start = data.index(b"eXIf") - 4
+    length = 12 + struct.unpack(">I", data[start : start + 4])[0]
+    late = data[:start] + data[start + length : -12] + data[start : start + length] + data[-12:]
+    for content, size in ((data, (4, 6)), (late, (4, 6)), (data[:start] + data[start + length :], (6, 4))):
+        path.write_bytes(content)
+        assert tuple(images.load(path).shape[1::-1]) == size
+        with monkeypatch.context() as context:
+            context.setattr("PIL.ImageFile.ImageFile.load", lambda image: pytest.fail("decoded"))
+            assert images.size_of(path) == size
+
+
 def test_the_pixel_limit_is_checked_before_decoding(tmp_path, picture):
     data = bytearray(encoded(picture, "PNG"))
     path = tmp_path / "large.png"

@@ -1,7 +1,9 @@
 """The data set on disk: what is written comes back, and every kind of damage is named."""
 
+import io
 import json
 import shutil
+import zipfile
 
 import numpy as np
 import pytest
@@ -226,6 +228,16 @@ def test_damaged_transforms_are_named(folder, change, message):
     assert str(folder) in str(error.value)
 
 
+def zip_depth(method):
+    def save(path):
+        content = io.BytesIO()
+        np.save(content, np.zeros((5, 6), np.float32))
+        with zipfile.ZipFile(path, "w", method) as file:
+            file.writestr("depth.npy", content.getvalue())
+
+    return save
+
+
 def save_depth(**arrays):
     return lambda path: np.savez_compressed(path, **arrays)
 
@@ -246,6 +258,9 @@ def save_depth(**arrays):
         ("depth/002.npz", save_depth(depth=np.zeros((5, 6), np.int32)), "expected floats"),
         ("depth/002.npz", save_depth(depth=np.full((5, 6), np.nan)), "not finite"),
         ("depth/002.npz", save_depth(depth=np.full((5, 6), -1.0)), "negative"),
+        ("depth/002.npz", save_depth(depth=np.full((5, 6), 1e39)), "the value .*39, too large for float32"),
+        ("depth/002.npz", zip_depth(zipfile.ZIP_BZIP2), "another method than deflate"),
+        ("depth/002.npz", zip_depth(zipfile.ZIP_LZMA), "another method than deflate"),
         ("depth/002.npz", save_depth(depth=np.array([[{}] * 6] * 5, object)), "the depth cannot be read"),
         ("depth/002.npz", save_depth(depth=np.zeros((2000, 2000))), "bytes unpacked"),
     ],

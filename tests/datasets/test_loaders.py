@@ -6,10 +6,12 @@ import os
 from pathlib import Path
 
 import numpy as np
+import PIL.Image
 import pytest
 import torch
 
 from fusedplanes import datasets
+from fusedplanes import images as image_files
 from fusedplanes.cameras import Cameras
 from fusedplanes.datasets.framing import look_at_point, pose_problems
 from fusedplanes.errors import ConfigError, DataError
@@ -180,6 +182,23 @@ def test_nerfstudio_s_lists_and_masks_are_honoured(tmp_path, cameras, images):
     assert [index for index, split in enumerate(item.split) if split == "test"] == [7]
     assert torch.equal(item.alpha, images[..., 3])
     assert torch.allclose(item.cameras.intrinsics, cameras.intrinsics)
+
+
+@pytest.mark.parametrize("claimed", [True, False])
+@pytest.mark.parametrize("what", ["file_path", "mask_path"])
+def test_sizes_are_compared_before_a_picture_is_decoded(tmp_path, monkeypatch, what, claimed, cameras, images):
+    write_nerfstudio(tmp_path, cameras, images)
+    value = json.loads((tmp_path / "transforms.json").read_text())
+    if not claimed:
+        del value["w"], value["h"]
+    value["frames"][2][what] = "large.png"
+    (tmp_path / "transforms.json").write_text(json.dumps(value))
+    PIL.Image.new("L", (3000, 2000)).save(tmp_path / "large.png")
+    load, loaded = image_files.load, []
+    monkeypatch.setattr(image_files, "load", lambda path, **options: loaded.append(path.name) or load(path, **options))
+    with pytest.raises(DataError, match=r"large\.png: 3000x2000 pixels"):
+        datasets.load(tmp_path)[0]
+    assert "large.png" not in loaded and "frame_00000.png" in loaded
 
 
 def test_white_inside_an_object_stays(tmp_path, cameras, images):

@@ -259,6 +259,17 @@ def test_a_buffer_elsewhere_is_an_error(tmp_path, gltf, write_glb):
         load_mesh(write_glb(document, name="asset/mesh.glb"))
 
 
+def test_primitives_are_counted_also_where_they_show_no_face(gltf, write_glb, monkeypatch):
+    document, blob = gltf(QUAD, QUAD_FACES)
+    points = {**document["meshes"][0]["primitives"][0], "mode": 0}
+    document["meshes"][0]["primitives"] += [points] * 3000
+    document["nodes"] = [{"mesh": 0}] * 3000
+    document["scenes"][0]["nodes"] = list(range(3000))
+    monkeypatch.setattr(gltf_file._Reader, "_part", lambda *arguments: None)
+    with pytest.raises(DataError, match=r"mesh\.glb: its nodes hold more than 200000 primitives; join them on export"):
+        load_mesh(write_glb(document, blob))
+
+
 def primitive_of(document):
     return document["meshes"][0]["primitives"][0]
 
@@ -447,6 +458,23 @@ def test_obj_plain_materials_opacity_and_none(write_obj):
     no_material = OBJ.replace("mtllib quad.mtl\n", "").replace("usemtl paint\n", "")
     mesh = loaded(write_obj(no_material))
     assert np.array_equal(mesh.materials[0].base_color, mesh_parts.PLAIN_GREY)
+
+
+def test_obj_textures_reach_no_decoder_but_ours(write_obj, tmp_path, monkeypatch):
+    from PIL import EpsImagePlugin
+
+    opened = []
+    monkeypatch.setattr(EpsImagePlugin.EpsImageFile, "_open", lambda image: opened.append(image))
+    drawing = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 32 32\n%%EndComments\nshowpage\n%%EOF\n"
+    for name in ("drawing.png", "drawing.mtl"):
+        (tmp_path / name).write_bytes(drawing)
+        mesh, warnings = load_mesh(write_obj(mtl=f"newmtl paint\nKd 0 1 0\nmap_Kd {name}\n"))
+        assert seen_quarters(mesh) == opaque([(0, 1, 0)] * 4)
+        assert warnings == (
+            f"texture {name}: cannot be decoded (not in a known format); convert it to PNG or JPEG; "
+            "a plain colour stands in",
+        )
+    assert not opened
 
 
 def test_obj_missing_texture_or_library_is_a_warning(write_obj):
