@@ -144,7 +144,8 @@ class FolderDataset:
 def _find(folder: Path) -> tuple[str, dict[str, Path]]:
     """The layout of a folder and the folders of its objects, by id."""
     if not folder.is_dir():
-        raise DataError(f"{folder}: no such folder; make a data set with `fusedplanes data make`")
+        what = "is a file; name the folder of a data set" if folder.exists() else "no such folder"
+        raise DataError(f"{folder}: {what}; make a data set with `fusedplanes data make`")
     found: dict[str, list[Path]] = {}
     for parent, folders, _ in os.walk(folder):
         here = Path(parent)

@@ -152,7 +152,7 @@ def _check(arguments: list[str]) -> None:
     elif not options.quiet:
         count = f"{report.objects} objects, {report.views} views of {report.size} pixels"
         kind = "" if report.layout == "fusedplanes" else f" (layout {report.layout})"
-        print(f"{options.path}: {count}, nothing is wrong{kind}")
+        print(f"{options.path}: {count}, nothing wrong was found{kind}")
     if report.problems:
         damaged = len({problem.object for problem in report.problems})
         raise DataError(f"{options.path}: {damaged} of {report.objects} objects have problems; see the list above")

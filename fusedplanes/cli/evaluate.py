@@ -40,3 +40,7 @@ def main(arguments: list[str]) -> None:
         print(json.dumps(result.to_json()))
         return
     print(result.table())
+    missing = sorted(set(model.object_ids) - set(dataset.ids))
+    if missing and not options.quiet:
+        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+        print(f"not measured, in no data set given: {', '.join(missing[:3])}{more}; name theirs with --data")

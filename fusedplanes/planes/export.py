@@ -123,7 +123,7 @@ def _surface(model: PlanesModel, item: ObjectPlanes, resolution: int):
     # The box's own faces close the surface.
     grid = np.pad(grid, 1, constant_values=min(float(grid.min()), level - 1))
     if grid.max() <= level:
-        raise DataError("mesh: the object has no surface; its density stays below the level everywhere")
+        raise DataError("mesh: the object has no surface yet: its density is below the level everywhere; train longer")
     vertices, faces, normals, _ = marching_cubes(grid, level, gradient_direction="ascent")
     step = 2 / resolution
     return (vertices - 1) * step - 1, faces, normals / np.linalg.norm(normals, axis=1, keepdims=True).clip(1e-12)

@@ -247,3 +247,9 @@ def test_what_the_hub_has_not_is_named(monkeypatch, published):
 @pytest.mark.parametrize("source", ["taesd", "./vae", "a/b/c", "http://hub/a", "/a/b", ""])
 def test_what_is_neither_folder_nor_hub_id_is_not_asked_for(source):
     assert "no such folder, and no hub id (owner/name)" in refused(source)
+
+
+def test_a_mistyped_folder_is_not_asked_of_the_hub(tmp_path, monkeypatch):
+    (tmp_path / "autoencoders").mkdir()
+    monkeypatch.chdir(tmp_path)
+    assert "no such folder in autoencoders" in refused("autoencoders/tiny")

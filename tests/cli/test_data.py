@@ -53,7 +53,7 @@ def test_check_names_what_is_wrong(tmp_path, capsys):
     out = tmp_path / "cars"
     data.main(["make", "cars", "--objects", "2", "--out", str(out), "--quiet", *SMALL])
     data.main(["check", str(out)])
-    assert capsys.readouterr().out == f"{out}: 2 objects, 12 views of 16 pixels, nothing is wrong\n"
+    assert capsys.readouterr().out == f"{out}: 2 objects, 12 views of 16 pixels, nothing wrong was found\n"
     picture = out / "cars_00001/images/004.png"
     picture.write_bytes(picture.read_bytes()[:50])
     with pytest.raises(DataError, match="1 of 2 objects have problems"):

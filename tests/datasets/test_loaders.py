@@ -393,3 +393,9 @@ def test_real_captures_are_read_and_checked(tmp_path):
     assert datasets.check(root / "scenes/plush").problems == ()
     (tmp_path / "transforms.json").write_bytes((root / "odd/plush_transforms_with_6_wrong_poses.json").read_bytes())
     assert len(datasets.check(tmp_path).problems) >= 49
+
+
+def test_a_file_is_no_folder_and_is_told_so(tmp_path):
+    (tmp_path / "photo.png").write_bytes(b"")
+    with pytest.raises(DataError, match=r"photo\.png: is a file; name the folder"):
+        datasets.load(tmp_path / "photo.png")

@@ -136,3 +136,12 @@ def test_the_report_shows_pictures_and_numbers(trained, tmp_path):
     assert f"{result.average.psnr:.2f}" in page and "contact_sheet.png" in page
     assert (tmp_path / "contact_sheet.png").stat().st_size > 1000
     assert (tmp_path / "quality.svg").read_text().startswith("<svg")
+
+
+def test_objects_that_could_not_be_measured_are_named(trained, capsys):
+    from fusedplanes.cli import evaluate as command
+
+    dataset, _, _, summary = trained
+    one = dataset.path / dataset.ids[0]
+    command.main([summary.run, "--data", str(one), "--objects", "1"])
+    assert f"in no data set given: {sorted(dataset.ids[1:])[0]}, " in capsys.readouterr().out
