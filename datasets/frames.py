@@ -87,12 +87,14 @@ def assemble(
         try:
             # From the headers: a small file may decode to gigabytes.
             width, height = _size(frame)
+            fitted = fitted_size(width, height, size)
             if target is None:
-                target, first = fitted_size(width, height, size), f"{frame.image.name} has {width}x{height}"
-                check_memory(frame.image, len(frames), *target)
-            elif fitted_size(width, height, size) != target:
+                check_memory(frame.image, len(frames), *fitted)
+            elif fitted != target:
                 raise DataError(f"{frame.image}: {width}x{height} pixels, but {first}; make them one size")
             picture = _picture(frame, width, height)
+            if target is None:  # what cannot be decoded sets no size for the others
+                target, first = fitted, f"{frame.image.name} has {width}x{height}"
             if frame.depth is not None:
                 depths.append(_depth(frame.depth, width, height, target))
         except DataError as problem:

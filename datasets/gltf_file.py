@@ -25,7 +25,7 @@ _COMPONENTS = {5120: "i1", 5121: "u1", 5122: "<i2", 5123: "<u2", 5125: "<u4", 51
 _WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "MAT4": 16}
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _NODES_LIMIT = 100_000
-_PRIMITIVES_LIMIT = 200_000
+_PRIMITIVES_LIMIT = 100_000
 _ALL_TEXTURES_PIXELS_LIMIT = 1 << 28
 
 # Extensions that a file may require and that are either read here or change nothing in a base colour.

@@ -201,6 +201,19 @@ def test_sizes_are_compared_before_a_picture_is_decoded(tmp_path, monkeypatch, w
     assert "large.png" not in loaded and "frame_00000.png" in loaded
 
 
+def test_an_image_that_cannot_be_decoded_sets_no_size_for_the_others(tmp_path, cameras, images):
+    write_nerfstudio(tmp_path / "one", cameras, images)
+    path = tmp_path / "one/transforms.json"
+    value = json.loads(path.read_text())
+    del value["w"], value["h"]
+    path.write_text(json.dumps(value))
+    first = tmp_path / "one/images/frame_00000.png"
+    PIL.Image.effect_noise((64, 48), 50).save(first)
+    first.write_bytes(first.read_bytes()[:500])
+    problems = datasets.check(tmp_path).problems
+    assert ["frame_00000.png: the image cannot be decoded" in problem.problem for problem in problems] == [True]
+
+
 def test_white_inside_an_object_stays(tmp_path, cameras, images):
     painted = images.clone()
     painted[:, 15:18, 15:18, :3] = 1.0

@@ -266,7 +266,7 @@ def test_primitives_are_counted_also_where_they_show_no_face(gltf, write_glb, mo
     document["nodes"] = [{"mesh": 0}] * 3000
     document["scenes"][0]["nodes"] = list(range(3000))
     monkeypatch.setattr(gltf_file._Reader, "_part", lambda *arguments: None)
-    with pytest.raises(DataError, match=r"mesh\.glb: its nodes hold more than 200000 primitives; join them on export"):
+    with pytest.raises(DataError, match=r"mesh\.glb: its nodes hold more than 100000 primitives; join them on export"):
         load_mesh(write_glb(document, blob))
 
 
