@@ -6,6 +6,7 @@ import os
 import platform
 import subprocess
 from datetime import date
+from pathlib import Path
 
 import torch
 
@@ -26,6 +27,7 @@ def facts_text(facts: dict[str, str]) -> str:
 
 
 def commit() -> str:
-    """The short name of the commit that is checked out."""
-    result = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True, check=False)
+    """The short name of the commit that this file is checked out from, wherever the benchmark is started."""
+    command = ["git", "-C", str(Path(__file__).parent), "rev-parse", "--short", "HEAD"]
+    result = subprocess.run(command, capture_output=True, text=True, check=False)
     return result.stdout.strip() or "unknown"

@@ -23,7 +23,7 @@ from fusedplanes import images as image_files
 from fusedplanes.datasets.frames import SIDE_LIMIT, Report, assemble, raise_problem
 from fusedplanes.datasets.transforms_json import frames_of, is_count, matrix, read_transforms
 from fusedplanes.errors import DataError, shown
-from fusedplanes.files import is_flat_name, read_json, remove_temporaries, write_json
+from fusedplanes.files import check_format, is_flat_name, read_json, remove_temporaries, write_json
 from fusedplanes.multiview import MultiViewObject
 
 FORMAT = "fusedplanes-dataset"
@@ -178,16 +178,7 @@ def read_header(folder: str | Path) -> DatasetHeader:
     if not path.is_file():
         raise DataError(f"{folder}: no data set here (dataset.json is missing); make one with `fusedplanes data make`")
     value = read_json(path)
-    if value.get("format") != FORMAT:
-        raise DataError(f"{path}: format is {shown(value.get('format'))}; expected '{FORMAT}'")
-    version = value.get("format_version")
-    if not is_count(version) or version < 1:
-        raise DataError(f"{path}: format_version is {shown(version)}; expected a whole number from 1")
-    if version > FORMAT_VERSION:
-        raise DataError(
-            f"{path}: format_version {version} is newer than {FORMAT_VERSION}, the newest this release reads; "
-            "upgrade fusedplanes"
-        )
+    check_format(value, path, FORMAT, FORMAT_VERSION)
     ids = value.get("ids")
     if not isinstance(ids, list) or not all(isinstance(item, str) for item in ids):
         raise DataError(f"{path}: ids is no list of names")

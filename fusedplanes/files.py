@@ -10,7 +10,7 @@ import stat
 from collections.abc import Iterable
 from pathlib import Path
 
-from fusedplanes.errors import DataError
+from fusedplanes.errors import DataError, FusedPlanesError, shown
 
 
 def write_atomically(path: str | Path, data: bytes | Iterable[bytes | memoryview]) -> None:
@@ -53,7 +53,10 @@ def remove_temporaries(folder: Path, *names: str) -> None:
 
 
 def is_flat_name(name: str) -> bool:
-    """Whether a name, an object's id for instance, is one visible path component on every system."""
+    """Whether a name, an object's id for instance, is one visible path component on every system.
+
+    That is 1 to 200 bytes of printable text without / \\ and :, not beginning with a dot.
+    """
     plain = all(letter.isprintable() and letter not in "/\\:" for letter in name)
     return plain and 0 < len(name.encode()) <= 200 and name[0] != "."
 
@@ -98,3 +101,27 @@ def read_json(path: str | Path, *, max_bytes: int = 256 << 20) -> dict:
     if not isinstance(value, dict):
         raise DataError(f"{path}: expected a JSON object, found {type(value).__name__}")
     return value
+
+
+def check_format(
+    value: dict, path: str | Path, name: str, newest: int, *, error: type[FusedPlanesError] = DataError
+) -> None:
+    """Refuse a file of another kind, or one that a newer release wrote.
+
+    Args:
+        value: what `read_json` gave.
+        path: the file, for the message.
+        name: what its field "format" must be.
+        newest: the highest "format_version" that is known; the lowest is 1.
+        error: what is raised.
+
+    Raises:
+        FusedPlanesError: of the kind ``error``.
+    """
+    if value.get("format") != name:
+        raise error(f"{path}: format is {shown(value.get('format'))}, expected '{name}'; name another folder")
+    version = value.get("format_version")
+    if type(version) is not int or version < 1:
+        raise error(f"{path}: format_version is {shown(version)}; expected a whole number from 1")
+    if version > newest:
+        raise error(f"{path}: format_version {shown(version)} is newer than the {newest} known here; upgrade it")

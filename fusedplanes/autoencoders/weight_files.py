@@ -119,7 +119,9 @@ def resolved_source(source: str | Path) -> str:
         raise DataError(f"{source}: no such folder, and no hub id (owner/name)")
     if folder.parent.is_dir() and folder.parent != Path("."):
         # A hub's owner is rarely the name of a folder here: more likely the path is mistyped.
-        raise DataError(f"{source}: no such folder in {folder.parent}; for a hub id of that name go to another folder")
+        raise DataError(
+            f"{source}: no such folder in {folder.parent}; mend the path, or for a hub id leave this folder"
+        )
     return str(source)
 
 

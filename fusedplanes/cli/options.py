@@ -31,6 +31,7 @@ class ComputeOptions(Options):
 
 
 LARGEST_SEED = 2**53
+"""The largest that config.json keeps, as it keeps every number."""
 
 
 def choose_device(name: str):

@@ -45,15 +45,16 @@ def main(arguments: list[str]) -> None:
 
     if options.frames < 1:
         raise ConfigError(f"--frames {options.frames}: at least one view is needed")
-    if options.size < 0 or options.size > LARGEST_SIZE:
-        raise ConfigError(f"--size {options.size}: choose 1 to {LARGEST_SIZE} pixels, or 0 for the training size")
+    device = choose_device(options.device)
+    size = options.size or image_size(options.run)
+    if not 1 <= size <= LARGEST_SIZE:
+        raise ConfigError(f"--size {size}: choose 1 to {LARGEST_SIZE} pixels, or 0 for the training size")
     if not (math.isfinite(options.radius) and options.radius > 0):
         raise ConfigError(f"--radius {options.radius}: choose a distance above 0")
     if not math.isfinite(options.elevation):
         raise ConfigError(f"--elevation {options.elevation}: choose degrees above the horizon")
-    model = load(options.run, device=choose_device(options.device))
+    model = load(options.run, device=device)
     ids = list(options.objects) or model.object_ids[:4]
-    size = min(options.size or image_size(options.run), LARGEST_SIZE)
     if options.out.suffix.lower() in FORMATS:
         save_orbit(
             model,

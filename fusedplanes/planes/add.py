@@ -99,7 +99,7 @@ def fit(
     """Fit one new object to a trained class; the model itself does not change. See `PlanesModel.fit`."""
     _check_share(share)
     check_mode(mode)
-    if type(seed) is not int or seed < 0:
+    if type(seed) is not int:
         raise ConfigError(f"seed {shown(seed)}: choose a whole number from 0")
     try:
         images = torch.as_tensor(images)

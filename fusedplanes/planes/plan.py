@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, replace
 import torch
 
 from fusedplanes.planes.config import RunConfig, phase_steps
-from fusedplanes.planes.stage_one import StageOne
+from fusedplanes.planes.stage_one import Phase, StageOne
 from fusedplanes.planes.views import TrainingViews
 
 PROBE_OBJECTS = 16
@@ -94,20 +94,22 @@ def probe(config: RunConfig, views: TrainingViews, *, device: str | torch.device
     some = views.first(PROBE_OBJECTS)
     stage = StageOne(config, some, device=device)
     share = sum(len(c) for c in views.cameras) / sum(len(c) for c in some.cameras)
-    phases = []
-    for phase in stage.phases:
-        start = time.perf_counter()
-        stage.prepare(phase.name)
-        set_up = (time.perf_counter() - start) * share
-        phases.append(PhasePlan(phase.name, phase.steps, _step_seconds(phase.step), set_up))
+    phases = tuple(_phase_plan(stage, phase, share) for phase in stage.phases)
     shared_bytes = stage.model.shared_bytes()
     object_bytes = stage.model.object_bytes()
     # A training object holds its values, two moments and what is cached of it; the probe's own are in its peak already.
     more = (len(views) - len(some)) * (object_bytes * 3 + _cached_bytes(stage) // len(some))
     # Phases hold their stage, a circle: without this the probe's model stays while the run's own is trained.
-    del stage, phase
+    del stage
     gc.collect()
-    return Plan(len(views), tuple(phases), object_bytes, shared_bytes, peak_memory() + more)
+    return Plan(len(views), phases, object_bytes, shared_bytes, peak_memory() + more)
+
+
+def _phase_plan(stage: StageOne, phase: Phase, share: float) -> PhasePlan:
+    start = time.perf_counter()
+    stage.prepare(phase.name)
+    set_up = (time.perf_counter() - start) * share
+    return PhasePlan(phase.name, phase.steps, _step_seconds(phase.step), set_up)
 
 
 def _cached_bytes(stage: StageOne) -> int:

@@ -23,24 +23,16 @@ import torch
 
 from fusedplanes.autoencoders.pretrained import PretrainedAutoencoderConfig
 from fusedplanes.errors import CheckpointError, ConfigError, shown
-from fusedplanes.files import read_json, write_atomically, write_json
+from fusedplanes.files import check_format, read_json, write_atomically, write_json
 from fusedplanes.licences import UNKNOWN, LicenceRecord, records_from_json, records_to_json, united
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.planes.config import RunConfig, from_json, to_json
 from fusedplanes.planes.model import SharedParts
 from fusedplanes.planes.views import TrainingViews
-from fusedplanes.training.checkpoint import (
-    MANIFEST,
-    OBJECTS,
-    Checkpoint,
-    load_checkpoint,
-)
+from fusedplanes.training.checkpoint import MANIFEST, OBJECTS, Checkpoint, create_store, load_checkpoint
 from fusedplanes.training.object_store import LOCK, DiskObjectStore, unwritable
 
 FORMAT, FORMAT_VERSION = "fusedplanes-run", 1
-Result = TypeVar("Result")
-
-
 FINISHED = "finished"
 PENDING = ".first-checkpoint-pending"
 """An empty file, there until the first checkpoint is: what lies beside it was left by a run that never had one."""
@@ -48,10 +40,10 @@ DATA_LICENCES = "data_licences"
 """Field of a run's config.json: the licences of the data sets that its objects came from."""
 STAGE_ONE_OBJECTS = "stage_one_objects"
 """Metadata of a checkpoint: how many objects were trained together; those added later are not among them."""
-
-
 SETTINGS = "settings"
 """Metadata of a checkpoint: what it was trained with, which config.json must still say when the run goes on."""
+
+Result = TypeVar("Result")
 
 
 @contextlib.contextmanager
@@ -73,7 +65,7 @@ def has_begun(out: str | Path) -> bool:
         return out.exists()
     return not all(
         path.name.startswith((".config.json.", PENDING))
-        or (path.name == OBJECTS and all(item.name == LOCK for item in path.iterdir()))
+        or (path.name == OBJECTS and path.is_dir() and all(item.name == LOCK for item in path.iterdir()))
         for path in out.iterdir()
     )
 
@@ -83,38 +75,42 @@ def begin(
 ) -> DiskObjectStore:
     """Make the folder of a new run; its store is held for writing before anything is written or removed.
 
+    Args:
+        out: the run folder.
+        config: what is written to config.json, beside where ``dataset`` lies and what ``views`` are.
+        resume, overwrite: as in `fusedplanes.planes.run.train`.
+
     Raises:
         ConfigError: somebody else began a run there in the meantime.
         CheckpointError: somebody else is training there, or nothing can be written.
     """
-    with contextlib.ExitStack() as failed, told_in_one_line(out):
-        store = DiskObjectStore(out / OBJECTS, writable=True)
-        failed.callback(store.close)
+
+    def prepare() -> None:
         # Reading and timing took a while: what the folder held at their start counts no more.
         if claim(out, resume, overwrite):
             _remove_run(out, everything=overwrite)
         elif has_begun(out):
             raise ConfigError(f"{out}: another process trained here meanwhile; go on with --resume")
-        store.remove_leftovers()
-        folders = [str(path.resolve()) for path in _folders(dataset)]
-        value = {
-            "format": FORMAT,
-            "format_version": FORMAT_VERSION,
-            **to_json(config),
-            "data": folders[0] if len(folders) == 1 else folders or None,
-            "resampled": getattr(dataset, "resampled", None),
-            "image_size": list(views.size),
-            "data_signature": views.signature(),
-            DATA_LICENCES: records_to_json(data_licences(dataset)),
-        }
         write_atomically(out / PENDING, b"")
         write_json(out / "config.json", value)
-        failed.pop_all()
-        return store
+
+    folders = [str(path.resolve()) for path in _folders(dataset)]
+    value = {
+        "format": FORMAT,
+        "format_version": FORMAT_VERSION,
+        **to_json(config),
+        "data": folders[0] if len(folders) == 1 else folders or None,
+        "resampled": getattr(dataset, "resampled", None),
+        "image_size": list(views.size),
+        "data_signature": views.signature(),
+        DATA_LICENCES: records_to_json(data_licences(dataset)),
+    }
+    with told_in_one_line(out):
+        return create_store(out, prepare)
 
 
 _OWN_FILE = re.compile(
-    r"(shared|optimizer)-\d+(-\d+)?\.safetensors|config\.json|log\.jsonl|preview\.png|tensorboard"
+    r"(shared|optimizer)-\d+(-\d+)?\.safetensors|log\.jsonl|preview\.png|tensorboard"
     r"|\.(shared|optimizer|checkpoint|config|log|preview)[-.].*"
 )
 
@@ -183,6 +179,9 @@ def claim(out: Path, resume: bool, overwrite: bool) -> bool:
     """Make sure that a run may be written here; returns whether what there is has to be removed first.
 
     A run that was stopped before its first checkpoint holds nothing: it begins anew, resumed or not.
+
+    Raises:
+        ConfigError: the folder holds something, and neither ``resume`` nor ``overwrite`` says what to do with it.
     """
     if resume and overwrite:
         raise ConfigError("--resume and --overwrite exclude each other")
@@ -298,15 +297,7 @@ def _config_file(run: str | Path) -> dict:
     if not path.is_file():
         raise CheckpointError(f"{run}: no run folder; `fusedplanes train` makes one")
     value = read_json(path)
-    if value.get("format") != FORMAT:
-        raise CheckpointError(f"{path}: format is {shown(value.get('format'))}, expected '{FORMAT}'")
-    version = value.get("format_version")
-    if not isinstance(version, int) or isinstance(version, bool) or version < 1:
-        raise CheckpointError(f"{path}: format_version is {shown(version)}; expected a whole number from 1")
-    if version > FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path}: format_version {shown(version)} is newer than the {FORMAT_VERSION} known here; upgrade it"
-        )
+    check_format(value, path, FORMAT, FORMAT_VERSION, error=CheckpointError)
     return value
 
 

@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from fusedplanes.errors import CheckpointError, ConfigError, DataError, shown
-from fusedplanes.files import read_json, write_atomically
+from fusedplanes.files import check_format, read_json, write_atomically
 from fusedplanes.training.object_format import Checksum
 from fusedplanes.training.object_optimizer import ObjectAdam, ObjectTable
 from fusedplanes.training.object_store import MOMENTS, DiskObjectStore, read_checked, sync_folder, unwritable
@@ -128,8 +128,12 @@ class Checkpoint:
             raise CheckpointError(f"{path}: the optimiser's state is damaged; restore the file") from error
 
 
-def create_store(run: str | Path) -> DiskObjectStore:
-    """The empty object store of a new run.
+def create_store(run: str | Path, prepare: Callable[[], None] = lambda: None) -> DiskObjectStore:
+    """The empty object store of a new run, held for writing.
+
+    Args:
+        run: the run folder; it is made.
+        prepare: called when the store is held and nobody else may write: to look at the folder, clear or fill it.
 
     Raises:
         CheckpointError: the folder holds a run already.
@@ -141,10 +145,13 @@ def create_store(run: str | Path) -> DiskObjectStore:
     """
     run = Path(run)
     store = DiskObjectStore(run / OBJECTS, writable=True)
-    if (run / MANIFEST).exists():
-        store.close()
-        raise CheckpointError(f"{run}: holds a run already; resume it, or choose another folder")
-    store.remove_leftovers()
+    with contextlib.ExitStack() as failed:
+        failed.callback(store.close)
+        prepare()
+        if (run / MANIFEST).exists():
+            raise CheckpointError(f"{run}: holds a run already; resume it, or choose another folder")
+        store.remove_leftovers()
+        failed.pop_all()
     return store
 
 
@@ -267,17 +274,7 @@ def load_checkpoint(run: str | Path) -> Checkpoint:
                 f"{run}: no {MANIFEST} here; name a run folder, or train until its first checkpoint"
             ) from error
         raise CheckpointError(f"{error}; restore the file") from error
-    if manifest.get("format") != FORMAT:
-        raise CheckpointError(
-            f"{path}: format is {shown(manifest.get('format'))}, expected '{FORMAT}'; name a run folder"
-        )
-    version = manifest.get("format_version")
-    if type(version) is not int or version < 1:
-        raise CheckpointError(f"{path}: format_version is {shown(version)}; expected a whole number from 1")
-    if version > FORMAT_VERSION:
-        raise CheckpointError(
-            f"{path}: format_version {shown(version)} is newer than the {FORMAT_VERSION} known here; upgrade it"
-        )
+    check_format(manifest, path, FORMAT, FORMAT_VERSION, error=CheckpointError)
     damage = _damage(manifest)
     if damage:
         raise CheckpointError(f"{path}: {damage}; restore the file")
@@ -329,18 +326,16 @@ def _write_tensors(
     if (run / name).exists():
         # Perhaps the present checkpoint's: phases count their own steps, and a step can be saved twice.
         name = f"{part}-{step}-{generation}.safetensors"
-    size, summed = 0, Checksum()
+    summed = Checksum()
 
     def parts() -> Iterator[bytes | memoryview]:
-        nonlocal size
         for data in safetensors_parts(tensors):
-            size += len(data)
             summed.update(data)
             yield data
 
     write_atomically(run / name, parts())
     written.append(run / name)
-    return {"file": name, "bytes": size, "checksum": f"{summed.value:016x}"}
+    return {"file": name, "bytes": (run / name).stat().st_size, "checksum": f"{summed.value:016x}"}
 
 
 def _remove_old(run: Path, keep: set[str]) -> None:

@@ -129,7 +129,7 @@ def test_no_data_set(tmp_path):
     [
         ({"format": "other"}, "format is 'other'"),
         ({"format": None}, "format is None"),
-        ({"format_version": 2}, "format_version 2 is newer than 1"),
+        ({"format_version": 2}, "format_version 2 is newer than the 1"),
         ({"format_version": "1"}, "format_version is '1'"),
         ({"format_version": 0}, "format_version is 0"),
         ({"ids": "one"}, "ids is no list"),

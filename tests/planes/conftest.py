@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -12,8 +13,11 @@ from fusedplanes.autoencoders.image import ImageAutoencoderConfig
 from fusedplanes.cameras import Cameras
 from fusedplanes.multiview import MultiViewObject
 from fusedplanes.planes.config import RunConfig, preset
+from fusedplanes.planes.run import train
+from fusedplanes.planes.stage_one import StageOne
 from fusedplanes.planes.views import TrainingViews
 from fusedplanes.rays import Rays
+from fusedplanes.training.loop import TrainingInterrupted
 
 SIZE = 16
 
@@ -101,3 +105,23 @@ def small_config(method: str = "fused-planes", **model) -> RunConfig:
 @pytest.fixture(scope="session", name="small_config")
 def small_config_fixture():
     return small_config
+
+
+@pytest.fixture
+def stopped(tmp_path, ellipsoids, small_config, monkeypatch):
+    """A run of plain tri-planes that was interrupted at its second step."""
+    original = StageOne._warm_up_step
+    seen = []
+
+    def interrupted(self, index):
+        seen.append(index)
+        if index == 2 and seen.count(index) == 2:
+            signal.raise_signal(signal.SIGINT)
+        return original(self, index)
+
+    monkeypatch.setattr(StageOne, "_warm_up_step", interrupted)
+    monkeypatch.setattr("fusedplanes.planes.plan.PROBE_SECONDS", 0.0)
+    with pytest.raises(TrainingInterrupted):
+        train(ellipsoids, tmp_path / "run", config=small_config("tri-planes"), watch_seconds=0, quiet=True)
+    monkeypatch.undo()
+    return tmp_path / "run"

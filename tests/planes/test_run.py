@@ -20,7 +20,7 @@ from fusedplanes.planes.run import make_plan, train
 from fusedplanes.planes.run_folder import data_folders, image_size, read_config
 from fusedplanes.planes.stage_one import StageOne
 from fusedplanes.training import checkpoint as checkpoint_files
-from fusedplanes.training.checkpoint import create_store, load_checkpoint, save_checkpoint
+from fusedplanes.training.checkpoint import load_checkpoint, save_checkpoint
 from fusedplanes.training.log import read_log
 from fusedplanes.training.loop import TrainingInterrupted
 from fusedplanes.training.object_store import MemoryObjectStore
@@ -255,26 +255,6 @@ def test_impossible_durations_are_refused(tmp_path, ellipsoids, small_config, na
 
 
 # What a run was started with ------------------------------------------------------------------------------------------
-
-
-@pytest.fixture
-def stopped(tmp_path, ellipsoids, small_config, monkeypatch):
-    """A run of plain tri-planes that was interrupted at its second step."""
-    original = StageOne._warm_up_step
-    seen = []
-
-    def interrupted(self, index):
-        seen.append(index)
-        if index == 2 and seen.count(index) == 2:
-            signal.raise_signal(signal.SIGINT)
-        return original(self, index)
-
-    monkeypatch.setattr(StageOne, "_warm_up_step", interrupted)
-    monkeypatch.setattr("fusedplanes.planes.plan.PROBE_SECONDS", 0.0)
-    with pytest.raises(TrainingInterrupted):
-        train(ellipsoids, tmp_path / "run", config=small_config("tri-planes"), watch_seconds=0, quiet=True)
-    monkeypatch.undo()
-    return tmp_path / "run"
 
 
 def darker(item):
@@ -559,68 +539,3 @@ def test_a_run_that_is_saved_while_it_is_opened_is_opened_again(tmp_path, run, m
     next(out.glob("shared-*")).unlink()
     with pytest.raises(CheckpointError, match="cannot be read"):
         load(out)
-
-
-def test_two_processes_that_begin_in_one_folder_leave_one_whole_run(tmp_path, ellipsoids, small_config, monkeypatch):
-    """The slower one is refused, and what the faster one wrote is what it was."""
-    out, began = tmp_path / "run", []
-    original = reading.begin
-
-    def overtaken(*arguments, **options):
-        if not began:
-            began.append(True)
-            train(ellipsoids, out, config=small_config("tri-planes"), watch_seconds=0, quiet=True)
-        return original(*arguments, **options)
-
-    monkeypatch.setattr("fusedplanes.planes.run.begin", overtaken)
-    with pytest.raises(ConfigError, match="holds a run already"):
-        train(ellipsoids, out, config=small_config(), watch_seconds=0, quiet=True)
-    assert load(out).config.method == "tri-planes"
-    assert load(out).render(ellipsoids.ids[0], Cameras.orbit(1, width=16, height=16)).color.isfinite().all()
-
-
-def test_a_run_that_another_process_writes_is_not_touched(tmp_path, ellipsoids, small_config):
-    out = tmp_path / "run"
-    with contextlib.closing(create_store(out)), pytest.raises(CheckpointError, match="another process"):
-        train(ellipsoids, out, config=small_config("tri-planes"), watch_seconds=0, quiet=True)
-    assert [path.name for path in out.iterdir()] == ["objects"]
-    train(ellipsoids, out, config=small_config("tri-planes"), watch_seconds=0, quiet=True)
-
-
-def test_what_others_left_in_a_run_without_a_checkpoint_stays(stopped, ellipsoids, small_config):
-    (stopped / "checkpoint.json").unlink()
-    for path in stopped.glob("shared-*"):
-        path.unlink()
-    (stopped / "notes.txt").write_text("mine")
-    train(ellipsoids, stopped, config=small_config("tri-planes"), watch_seconds=0, quiet=True)
-    assert (stopped / "notes.txt").read_text() == "mine"
-
-
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
-        ({"training": {"warm_up": {"steps": 1}}}, "warm_up.steps is 1, the run began with"),
-        ({"training": {"warm_up": {"micro_rate": 0.5}}}, "warm_up.micro_rate is 0.5, the run began with"),
-        ({"model": {"coarse_samples": 3}}, "coarse_samples is 3, the run began with"),
-        ({"data_signature": None}, "data_signature is None, the run began with"),
-    ],
-)
-def test_a_run_does_not_go_on_with_other_settings(stopped, ellipsoids, small_config, change, message):
-    def merged(old, new):
-        return {**old, **{k: merged(old[k], v) if isinstance(v, dict) else v for k, v in new.items()}}
-
-    path = stopped / "config.json"
-    path.write_text(json.dumps(merged(json.loads(path.read_text()), change)))
-    with pytest.raises(ConfigError, match=message):
-        train(ellipsoids, stopped, config=small_config("tri-planes"), resume=True, watch_seconds=0, quiet=True)
-
-
-@pytest.mark.parametrize("change", [{"hidden": 7}, {"micro_channels": 3}])
-def test_a_run_does_not_go_on_with_another_model(stopped, ellipsoids, small_config, change):
-    path = stopped / "config.json"
-    value = json.loads(path.read_text())
-    value["model"].update(change)
-    path.write_text(json.dumps(value))
-    with pytest.raises((ConfigError, CheckpointError), match=r"the run began with|do not fit config\.json") as error:
-        train(ellipsoids, stopped, config=small_config("tri-planes"), resume=True, watch_seconds=0, quiet=True)
-    assert "\n" not in str(error.value)
