@@ -18,6 +18,7 @@ from fusedplanes.errors import DataError
 
 FILE_BYTES_LIMIT = 512 << 20
 TEXTURE_PIXELS_LIMIT = 1 << 26
+ALL_TEXTURES_PIXELS_LIMIT = 1 << 28
 TEXTURE_SIDE_KEPT = 2048
 _SCHEME = re.compile(r"^[A-Za-z][A-Za-z0-9+.-]+:")
 

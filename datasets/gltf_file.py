@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from fusedplanes.datasets.asset_folder import AssetFolder, decode_texture, read_capped
+from fusedplanes.datasets.asset_folder import ALL_TEXTURES_PIXELS_LIMIT, AssetFolder, decode_texture, read_capped
 from fusedplanes.datasets.mesh_parts import FACES_LIMIT, MeshPart
 from fusedplanes.datasets.textured_mesh import Material
 from fusedplanes.errors import DataError
@@ -26,7 +26,6 @@ _WIDTHS = {"SCALAR": 1, "VEC2": 2, "VEC3": 3, "VEC4": 4, "MAT2": 4, "MAT3": 9, "
 _TRIANGLES, _STRIP, _FAN = 4, 5, 6
 _NODES_LIMIT = 100_000
 _PRIMITIVES_LIMIT = 100_000
-_ALL_TEXTURES_PIXELS_LIMIT = 1 << 28
 
 # Extensions that a file may require and that are either read here or change nothing in a base colour.
 _UNDERSTOOD = {
@@ -111,6 +110,7 @@ class _Reader:
         self._buffers: dict[int, bytes] = {}
         self._materials: dict[int | None, tuple[Material, np.ndarray, int]] = {}
         self._textures: dict[int, np.ndarray | None] = {}
+        self._opaques: dict[int, np.ndarray] = {}
         self._texture_pixels = 0
         self._vertices = 0
         version = str(document.get("asset", {}).get("version", ""))
@@ -337,12 +337,19 @@ class _Reader:
         if mode == "OPAQUE":
             factor[3] = 1.0
             if texture is not None and (texture[..., 3] != 255).any():
-                texture = texture.copy()
-                texture[..., 3] = 255
+                texture = self._opaque(texture)
         elif mode == "MASK":
             factor[3] = min(factor[3] * 0.5 / max(float(material.get("alphaCutoff", 0.5)), 1e-3), 4.0)
         base = np.append(encode_srgb(factor[:3]), factor[3]).astype(np.float32)
         return Material(base, texture), transform, int(uv_set)
+
+    def _opaque(self, texture: np.ndarray) -> np.ndarray:
+        """A texture without its transparency, one copy for all materials."""
+        key = id(texture)  # what `_textures` holds lives on, so its identity is its own
+        if key not in self._opaques:
+            self._opaques[key] = texture.copy()
+            self._opaques[key][..., 3] = 255
+        return self._opaques[key]
 
     def _texture(self, index: int) -> np.ndarray | None:
         texture = self._entry("textures", index)
@@ -361,8 +368,8 @@ class _Reader:
                     data = bytes(self._view(image["bufferView"])[0])
                 decoded = decode_texture(data, str(image.get("name") or source)[:60])
                 self._texture_pixels += decoded.shape[0] * decoded.shape[1]
-                if self._texture_pixels > _ALL_TEXTURES_PIXELS_LIMIT:
-                    raise DataError(f"its textures exceed {_ALL_TEXTURES_PIXELS_LIMIT} pixels together")
+                if self._texture_pixels > ALL_TEXTURES_PIXELS_LIMIT:
+                    raise DataError(f"its textures exceed {ALL_TEXTURES_PIXELS_LIMIT} pixels together")
             except DataError as error:
                 self._folder.warn(f"{error}; the base colour stands in")
                 decoded = None

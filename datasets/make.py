@@ -522,7 +522,7 @@ def _run(
     if workers > 1:
         predicted = predicted / workers + _WORKER_START_SECONDS
     console.print(
-        f"{len(rest)} more object{'s' if len(rest) != 1 else ''} of {rendering.views} views: about "
+        f"1 object is made; {len(rest)} more of {rendering.views} views: about "
         f"{_duration(predicted)} and {_megabytes(first.bytes * len(rest))} "
         f"with {workers} process{'es' if workers != 1 else ''}",
         markup=False,

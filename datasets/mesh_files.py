@@ -12,7 +12,13 @@ from trimesh.exchange.stl import load_stl
 from trimesh.geometry import triangulate_quads
 from trimesh.resolvers import Resolver
 
-from fusedplanes.datasets.asset_folder import AssetFolder, decode_texture, read_capped, shortened
+from fusedplanes.datasets.asset_folder import (
+    ALL_TEXTURES_PIXELS_LIMIT,
+    AssetFolder,
+    decode_texture,
+    read_capped,
+    shortened,
+)
 from fusedplanes.datasets.gltf_file import read_gltf
 from fusedplanes.datasets.mesh_parts import FACES_LIMIT, PLAIN_GREY, MeshPart, join
 from fusedplanes.datasets.ply_file import read_ply
@@ -85,17 +91,26 @@ class _References(Resolver):
     def __init__(self, folder: AssetFolder) -> None:
         self._folder = folder
         self._library_given = False
+        self._decoded: dict[str, np.ndarray] = {}
         self.textures: dict[str, np.ndarray] = {}
 
     def get(self, key: str) -> bytes:
         name = texture_name(key) if key.strip().startswith("-") else key.strip()
         try:
+            # Materials often share one texture, and a hostile file may name it a thousand times.
+            if name in self._decoded:
+                self.textures[key] = self._decoded[name]
+                return _ANY_IMAGE
             data = self._folder.read(name)
             # A library is asked for once and first: what a library itself refers to is a texture by any name.
             if name.lower().endswith(".mtl") and not self._library_given:
                 self._library_given = True
                 return _utf8(data)
-            self.textures[key] = decode_texture(data, shortened(name))
+            texture = decode_texture(data, shortened(name))
+            pixels = sum(other.shape[0] * other.shape[1] for other in (texture, *self._decoded.values()))
+            if pixels > ALL_TEXTURES_PIXELS_LIMIT:
+                raise DataError(f"its textures exceed {ALL_TEXTURES_PIXELS_LIMIT} pixels together")
+            self.textures[key] = self._decoded[name] = texture
             return _ANY_IMAGE
         except DataError as error:
             self._folder.warn(f"{error}; a plain colour stands in")

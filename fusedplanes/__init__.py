@@ -35,14 +35,18 @@ _HOMES = {
     "BackendUnavailable": "fusedplanes.errors",
 }
 
-__all__ = sorted(_HOMES)
+_MODULES = ("datasets",)
+
+__all__ = sorted([*_HOMES, *_MODULES])
 
 
 def __getattr__(name: str):
     if name in _HOMES:
         return getattr(import_module(_HOMES[name]), name)
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     raise AttributeError(f"module 'fusedplanes' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_HOMES])
+    return sorted({*globals(), *__all__})

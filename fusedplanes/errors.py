@@ -3,6 +3,8 @@
 The shell prints that line and exits with status 2; from Python they are ordinary exceptions.
 """
 
+from collections.abc import Sequence
+
 
 class FusedPlanesError(Exception):
     """Base of every error the library raises on purpose."""
@@ -28,3 +30,9 @@ def shown(value: object) -> str:
     """A value for a message: its `repr` on one line of at most 60 characters."""
     text = " ".join(repr(value).split())
     return text if len(text) <= 60 else text[:57] + "..."
+
+
+def first_few(names: Sequence[str]) -> str:
+    """At most three names for a message, and how many more there are."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return ", ".join(names[:3]) + more

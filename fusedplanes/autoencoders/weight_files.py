@@ -229,6 +229,9 @@ def _check_tensors(path: Path, config: PretrainedAutoencoderConfig) -> dict[str,
         expected: dict[str, Tensor] = PretrainedAutoencoder(config).state_dict()
     shapes = _read_shapes(path)
     names = {name: _present_name(name) for name in shapes}
+    twice = next((name for name, present in names.items() if name != present and present in names), None)
+    if twice:
+        raise DataError(f"{path}: holds both '{twice}' and '{names[twice]}', two names of one tensor; remove one")
     missing, extra = expected.keys() - names.values(), names.values() - expected.keys()
     if missing:
         raise DataError(f"{path}: tensor '{min(missing)}' is missing; the file does not belong to its config.json")

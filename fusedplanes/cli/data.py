@@ -17,7 +17,7 @@ USAGE = """usage: fusedplanes data VERB [OPTIONS]
 
   make          render a procedural class: `fusedplanes data make cars --out cars`
   from-meshes   render a folder of mesh files: `fusedplanes data from-meshes DIR --out DIR`
-  check         read a data set whole and name what is wrong, file by file
+  check         read data sets whole and name what is wrong, file by file
 
 `fusedplanes data VERB --help` lists the options of a verb, with units and defaults."""
 
@@ -81,10 +81,10 @@ class FromMeshes(RenderingOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Check(Options):
-    """Read every file of a data set and name what is wrong."""
+    """Read every file of data sets and name what is wrong; with --json, one line for each."""
 
-    path: Positional[Path]
-    """Folder of the data set."""
+    paths: Positional[tuple[Path, ...]]
+    """Folder of the data set, or of several."""
 
 
 def main(arguments: list[str]) -> None:
@@ -143,16 +143,22 @@ def _check(arguments: list[str]) -> None:
     options = parse(Check, arguments, "data check")
     from fusedplanes.datasets import check
 
-    report = check(options.path)
-    if options.json:
-        print(json.dumps(asdict(report)))
-    elif report.problems:
-        for problem in report.problems:
-            print(problem.problem)
-    elif not options.quiet:
-        count = f"{report.objects} objects, {report.views} views of {report.size} pixels"
-        kind = "" if report.layout == "fusedplanes" else f" (layout {report.layout})"
-        print(f"{options.path}: {count}, nothing wrong was found{kind}")
-    if report.problems:
-        damaged = len({problem.object for problem in report.problems})
-        raise DataError(f"{options.path}: {damaged} of {report.objects} objects have problems; see the list above")
+    if not options.paths:
+        raise ConfigError("name the data set to check; see `fusedplanes data check --help`")
+    found = []
+    for path in options.paths:
+        report = check(path)
+        if options.json:
+            print(json.dumps(asdict(report)))
+        elif report.problems:
+            for problem in report.problems:
+                print(problem.problem)
+        elif not options.quiet:
+            count = f"{report.objects} objects, {report.views} views of {report.size} pixels"
+            kind = "" if report.layout == "fusedplanes" else f" (layout {report.layout})"
+            print(f"{path}: {count}, nothing wrong was found{kind}")
+        if report.problems:
+            damaged = len({problem.object for problem in report.problems})
+            found.append(f"{path}: {damaged} of {report.objects} objects have problems")
+    if found:
+        raise DataError(f"{'; '.join(found)}; see the list above")

@@ -9,6 +9,7 @@ from pathlib import Path
 from tyro.conf import Positional
 
 from fusedplanes.cli.options import ComputeOptions, choose_device, parse
+from fusedplanes.errors import first_few
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,5 +43,4 @@ def main(arguments: list[str]) -> None:
     print(result.table())
     missing = sorted(set(model.object_ids) - set(dataset.ids))
     if missing and not options.quiet:
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        print(f"not measured, in no data set given: {', '.join(missing[:3])}{more}; name theirs with --data")
+        print(f"not measured, in no data set given: {first_few(missing)}; name theirs with --data")

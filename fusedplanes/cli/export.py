@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -11,6 +12,9 @@ from tyro.conf import Positional
 
 from fusedplanes.cli.options import ComputeOptions, choose_device, parse
 from fusedplanes.errors import DataError
+
+FULL_ENOUGH = 0.8
+"""Share of the silhouettes that a mesh of a trained object fills at least."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,11 +43,16 @@ def main(arguments: list[str]) -> None:
     if item is None:
         raise DataError(f"{options.run}: has no object to export")
     out = options.out or Path(f"{item}.{'safetensors' if options.format == 'planes' else 'glb'}")
+    told: dict[str, object] = {"object": item, "format": options.format}
     if options.format == "planes":
         export_planes(model, item, out)
     else:
-        export_mesh(model, item, out, resolution=options.resolution)
+        filled = export_mesh(model, item, out, resolution=options.resolution)
+        told["silhouette_filled"] = filled
+        if filled < FULL_ENOUGH and not (options.quiet or options.json):
+            line = f"{out}: the mesh fills only {100 * filled:.0f} % of what is seen of the object; train longer"
+            print(line, file=sys.stderr)
     if options.json:
-        print(json.dumps({"object": item, "format": options.format, "file": str(out), "bytes": out.stat().st_size}))
+        print(json.dumps({**told, "file": str(out), "bytes": out.stat().st_size}))
     elif not options.quiet:
         print(f"wrote {out} ({out.stat().st_size:,} bytes)")

@@ -106,6 +106,8 @@ def _asked_for(options: Train, image_size: int) -> RunConfig:
                 f"--autoencoder {options.autoencoder}: {options.method} has no latent space; leave it out"
             )
         config = with_autoencoder(config, open_pretrained(options.autoencoder, accept_licence=options.accept_licence))
+    elif options.accept_licence:
+        raise ConfigError("--accept-licence: no weights are named that have one; add --autoencoder, or leave it out")
     if options.banks:
         config = with_banks(config, len(options.data))
     if options.downscale:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor
 
 from fusedplanes.cameras import Cameras
-from fusedplanes.errors import ConfigError, DataError, shown
+from fusedplanes.errors import ConfigError, DataError, first_few, shown
 from fusedplanes.fields import ObjectPlanes
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.planes.config import FIT_SHARE, FitMode, RunConfig
@@ -35,6 +35,7 @@ from fusedplanes.planes.run_folder import (
     stage_one_objects,
     training_size,
 )
+from fusedplanes.planes.stage_one import DATA_DIGEST
 from fusedplanes.planes.stage_two import StageTwo, check_mode, stage_two_config
 from fusedplanes.planes.views import TrainingViews
 from fusedplanes.training.checkpoint import save_checkpoint
@@ -44,6 +45,8 @@ from fusedplanes.training.object_store import ObjectStore
 
 GROUP = 64
 """Objects that are trained together and stored together."""
+COMPARED = 8
+"""Objects that are there before whose images are compared with those they were trained on: reading all takes long."""
 
 
 @dataclass(frozen=True)
@@ -53,7 +56,7 @@ class AddSummary:
     Attributes:
         run: the run folder.
         added: ids that were added, in order.
-        skipped: ids that were stored before.
+        skipped: ids that were stored before, from the same images as far as the first ``COMPARED`` tell.
         seconds: training time.
         steps_per_object: how often each new object was in a batch, on average.
         old_before, old_after: quality of the objects of before on their held-out views, where the shared parts were
@@ -77,7 +80,7 @@ class AddSummary:
         per_object = self.seconds / max(len(self.added), 1)
         line = f"{self.run}: {len(self.added)} objects added in {self.seconds:.0f} s ({per_object:.1f} s per object)"
         if self.skipped:
-            line += f"; {len(self.skipped)} were there before"
+            line += f"; {len(self.skipped)} were there before ({first_few(self.skipped)})"
         if self.old_before is None:
             return line + "; the objects of before are untouched"
         change = self.old_after.psnr_foreground - self.old_before.psnr_foreground
@@ -146,7 +149,7 @@ def add(
 
     Args:
         run: the run folder.
-        dataset: the new objects; those whose id is stored already are passed over.
+        dataset: the new objects; those that are stored already are passed over.
         mode: "weights" stores a mix of base planes only, "weights+micro" micro planes too.
         share: steps of each object, as a share of those that stage 1 gave its own.
         finetune_base: train the shared parts on with the new objects, as published. Old objects go stale to some
@@ -162,7 +165,7 @@ def add(
     Raises:
         CheckpointError: no finished run, or it cannot be written to.
         ConfigError: ``mode`` or ``share`` is out of range.
-        DataError: images of another size than the run's, or no views.
+        DataError: images of another size than the run's, no views, or an object whose id is stored, from other images.
         TrainingInterrupted: Ctrl-C; groups that were done are stored.
 
     Example:
@@ -178,6 +181,7 @@ def add(
         skipped = tuple(name for name in dataset.ids if name in store)
         new = [name for name in dataset.ids if name not in store]
         old = list(store.ids)
+        _check_stored(run, store, dataset, skipped)
         if new:
             note_data_licences(run, data_licences(dataset))
         shared = read_shared(config, checkpoint).to(device).eval()
@@ -268,6 +272,24 @@ def _check_size(size: tuple[int, int] | None, views: TrainingViews) -> None:
             f"images of {views.size[0]}x{views.size[1]} pixels; this run was trained on {width}x{height}; "
             f"resample them with --size {max(width, height)}"
         )
+
+
+def _check_stored(run: Path, store: ObjectStore, dataset: MultiViewDataset, ids: Sequence[str]) -> None:
+    """Two objects of one name would be taken for one: objects to be passed over must be the same as the stored ones.
+
+    Records of older releases do not tell.
+    """
+    for name in ids[:COMPARED]:
+        known = store.read(name).get(DATA_DIGEST)
+        if known is None:
+            continue
+        views = TrainingViews.read([dataset[name]])
+        _check_size(training_size(run), views)
+        if not torch.equal(known, views.digests()[0]):
+            raise DataError(
+                f"{run}: has an object '{name}' from other images or cameras; to fit it anew, delete it first with "
+                f"`fusedplanes objects delete`; if it is another object, rename its folder"
+            )
 
 
 def _train(stage: StageTwo, log: TrainingLog, quiet: bool) -> None:

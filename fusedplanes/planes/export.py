@@ -43,7 +43,7 @@ def export_planes(model: PlanesModel, item: str | ObjectPlanes, path: str | Path
     write_atomically(path, save({"planes": model.planes(item).cpu()}, metadata))
 
 
-def export_mesh(model: PlanesModel, item: str | ObjectPlanes, path: str | Path, *, resolution: int = 96) -> None:
+def export_mesh(model: PlanesModel, item: str | ObjectPlanes, path: str | Path, *, resolution: int = 96) -> float:
     """Draw an object's surface as triangles with vertex colours.
 
     The surface is a level set of the density (marching cubes). Colours are blended from 26 rendered views: only those
@@ -53,6 +53,10 @@ def export_mesh(model: PlanesModel, item: str | ObjectPlanes, path: str | Path, 
     Args:
         path: .glb, .obj or .ply.
         resolution: cells along a side of the box, 8 to 512.
+
+    Returns:
+        How much of the object's silhouettes the mesh fills, 0 to 1. Far below 1, most of what is rendered is mist that
+        no surface was drawn in: train longer.
 
     Raises:
         ConfigError: another suffix or resolution, or scikit-image is not installed.
@@ -67,7 +71,10 @@ def export_mesh(model: PlanesModel, item: str | ObjectPlanes, path: str | Path, 
         raise ConfigError(f"resolution {resolution}: choose 8 to 512 cells")
     item = model.object_planes(item)
     vertices, faces, normals = _surface(model, item, resolution)
-    colors = _vertex_colors(model, item, vertices, normals)
+    cameras = _surrounding_cameras()
+    geometry = model.geometry(item, cameras)
+    filled = _silhouette_share(vertices, cameras, geometry.alpha.cpu() > 0.5, 2 / resolution)
+    colors = _vertex_colors(model.render(item, cameras).color.cpu(), geometry.depth.cpu(), cameras, vertices, normals)
     if item.world_from_source is not None:
         source_from_world = np.linalg.inv(item.world_from_source.cpu().double().numpy())
         vertices = vertices @ source_from_world[:3, :3].T + source_from_world[:3, 3]
@@ -78,6 +85,7 @@ def export_mesh(model: PlanesModel, item: str | ObjectPlanes, path: str | Path, 
         vertices = vertices[:, [0, 2, 1]] * np.array([1.0, 1.0, -1.0])
     mesh = trimesh.Trimesh(vertices, faces, vertex_colors=colors, process=False)
     write_atomically(path, _mesh_file(mesh, path.suffix.lower(), model.licences))
+    return filled
 
 
 def _mesh_file(mesh, suffix: str, licences: tuple[LicenceRecord, ...]) -> bytes:
@@ -129,22 +137,41 @@ def _surface(model: PlanesModel, item: ObjectPlanes, resolution: int):
     return (vertices - 1) * step - 1, faces, normals / np.linalg.norm(normals, axis=1, keepdims=True).clip(1e-12)
 
 
-def _vertex_colors(model: PlanesModel, item: ObjectPlanes, vertices: np.ndarray, normals: np.ndarray) -> np.ndarray:
+def _silhouette_share(vertices: np.ndarray, cameras: Cameras, silhouettes: Tensor, spacing: float) -> float:
+    """How many pixels of ``silhouettes [V, H, W]`` have a vertex in them or near, vertices being ``spacing`` apart."""
+    points = torch.from_numpy(np.ascontiguousarray(vertices)).float()
+    marks = torch.zeros_like(silhouettes, dtype=torch.float32)
+    for view in range(len(cameras)):
+        _, pixel = _projected(points, cameras[view])
+        column, row = pixel.long().unbind(-1)
+        inside = (column >= 0) & (column < cameras.width) & (row >= 0) & (row < cameras.height)
+        marks[view, row[inside], column[inside]] = 1
+    nearest = cameras.positions.norm(dim=-1).min() - 1
+    reach = 1 + math.ceil(spacing * float(cameras.intrinsics[..., 0, 0].max() / nearest))
+    near = torch.nn.functional.max_pool2d(marks[:, None], 2 * reach + 1, stride=1, padding=reach)[:, 0] > 0
+    return float((near & silhouettes).sum() / silhouettes.sum().clamp_min(1))
+
+
+def _projected(points: Tensor, camera: Cameras) -> tuple[Tensor, Tensor]:
+    """Depth ``[N, 1]`` along the camera's axis and pixel coordinates ``[N, 2]`` of points ``[N, 3]``."""
+    in_camera = (points - camera.positions) @ camera.camera_to_world[:3, :3]
+    z = in_camera[:, 2:]
+    return z, ((in_camera / z) @ camera.intrinsics.T)[:, :2]
+
+
+def _vertex_colors(
+    rendered: Tensor, depth: Tensor, cameras: Cameras, vertices: np.ndarray, normals: np.ndarray
+) -> np.ndarray:
     from scipy.spatial import cKDTree
 
-    cameras = _surrounding_cameras()
-    rendered = model.render(item, cameras).color.cpu()
-    depth = model.geometry(item, cameras).depth.cpu()
     points = torch.from_numpy(np.ascontiguousarray(vertices)).float()
     facing = torch.from_numpy(np.ascontiguousarray(normals)).float()
     total = torch.zeros(len(points), 3, dtype=torch.float32)
     weight = torch.zeros(len(points), 1, dtype=torch.float32)
     for view in range(len(cameras)):
         camera = cameras[view]
-        in_camera = (points - camera.positions) @ camera.camera_to_world[:3, :3]
-        z = in_camera[:, 2:]
-        pixel = (in_camera / z) @ camera.intrinsics.T
-        place = pixel[:, :2] / torch.tensor([camera.width, camera.height]) * 2 - 1
+        z, pixel = _projected(points, camera)
+        place = pixel / torch.tensor([camera.width, camera.height]) * 2 - 1
         seen = _sample(depth[view][..., None], place)
         color = _sample(rendered[view], place)
         toward = torch.nn.functional.normalize(camera.positions - points, dim=-1)

@@ -11,7 +11,7 @@ from torch import Tensor
 from fusedplanes.cameras import Cameras
 from fusedplanes.errors import DataError
 from fusedplanes.images import composite_over, save
-from fusedplanes.multiview import MultiViewDataset
+from fusedplanes.multiview import MultiViewDataset, classes_of
 from fusedplanes.reports.contact_sheet import contact_sheet
 from fusedplanes.training.metrics import foreground_mask, psnr
 
@@ -21,14 +21,13 @@ class HeldOutViews:
 
     Args:
         dataset: the run's data set.
-        objects: at most so many objects, spread over the data set.
+        objects: at most so many objects, spread over the data set and its classes; one of each class at least.
         views: held-out views of each, spread over its own.
     """
 
     def __init__(self, dataset: MultiViewDataset, *, objects: int = 6, views: int = 2, background=(1.0, 1.0, 1.0)):
-        step = max(1, len(dataset) // objects)
         self.items = []
-        for name in list(dataset.ids)[::step][:objects]:
+        for name in _spread(dataset, objects):
             held_out = dataset[name].views("test")
             count = len(held_out.split)
             if count == 0:
@@ -66,3 +65,12 @@ class HeldOutViews:
             "held_out_psnr": torch.cat(scores).mean().item(),
             "held_out_psnr_foreground": torch.cat(foreground).mean().item(),
         }
+
+
+def _spread(dataset: MultiViewDataset, objects: int) -> list[str]:
+    """Ids of a few objects, as many of each class, in the order of the data set."""
+    members: dict[str, list[str]] = {}
+    for name in dataset.ids:
+        members.setdefault(classes_of(dataset).get(name, ""), []).append(name)
+    each = max(1, objects // max(len(members), 1))
+    return [name for ids in members.values() for name in ids[:: max(1, len(ids) // each)][:each]]

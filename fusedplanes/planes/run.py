@@ -13,7 +13,7 @@ from pathlib import Path
 
 import torch
 
-from fusedplanes.errors import CheckpointError, ConfigError, shown
+from fusedplanes.errors import CheckpointError, ConfigError, first_few, shown
 from fusedplanes.files import remove_temporaries
 from fusedplanes.multiview import MultiViewDataset
 from fusedplanes.planes.config import RunConfig
@@ -131,7 +131,7 @@ def train(
         config, minutes = read_config(out), 0.0
     if checkpoint is not None and checkpoint.phase == FINISHED:
         if not quiet:
-            sys.stderr.write(f"{out}: is finished; nothing is left to train\n")
+            sys.stderr.write(f"{out}: is finished; nothing is left to train{_not_in_it(out, checkpoint, dataset)}\n")
         return _finished(out, checkpoint)
     if not quiet:
         sys.stderr.write(f"reading {len(dataset)} objects\n")
@@ -164,13 +164,16 @@ def train(
         predicted = checkpoint.metadata.get("predicted_seconds", 0.0)
         stage.shared.load_state_dict(shared_tensors(config, checkpoint))
         store = checkpoint.store(writable=True)
-        stage.table, stage.object_adam = load_objects(
-            store, views.ids, optimizer=partial(object_optimizer, config.training.object_optimizer)
-        )
-        stage.load_optimizer_state(checkpoint.phase, checkpoint.optimizer())
-    remove_temporaries(out, "config.json", "log.jsonl", "preview.png")
-    log = TrainingLog(out / "log.jsonl", tensorboard=tensorboard)
-    with contextlib.closing(store), contextlib.closing(log):
+    with (
+        contextlib.closing(store),
+        contextlib.closing(TrainingLog(out / "log.jsonl", tensorboard=tensorboard)) as log,
+    ):
+        if checkpoint is not None:
+            stage.table, stage.object_adam = load_objects(
+                store, views.ids, optimizer=partial(object_optimizer, config.training.object_optimizer)
+            )
+            stage.load_optimizer_state(checkpoint.phase, checkpoint.optimizer())
+        remove_temporaries(out, "config.json", "log.jsonl", "preview.png")
         resume_command = f"fusedplanes train {shell_folders(dataset)} --out {shlex.quote(str(out))} --resume"
         session = _Session(out, stage, store, log, predicted, resume_command, quiet)
         if checkpoint is not None:
@@ -284,6 +287,17 @@ class _Session:
 
     def _render(self, id: str, cameras, images):
         return self.stage.model.render(self.stage.object_planes(id), cameras).color
+
+
+def _not_in_it(out: Path, checkpoint: Checkpoint, dataset: MultiViewDataset) -> str:
+    """What to do with objects of a data set that a finished run does not hold."""
+    with contextlib.closing(checkpoint.store()) as store:
+        new = [name for name in dataset.ids if name not in store]
+    if not new:
+        return ""
+    count = "1 object is" if len(new) == 1 else f"{len(new)} objects are"
+    command = f"fusedplanes add {shlex.quote(str(out))} {shell_folders(dataset)}"
+    return f"; {count} not in it ({first_few(new)}): {command}"
 
 
 def _finished(out: Path, checkpoint: Checkpoint) -> TrainingSummary:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import re
 import shlex
 import shutil
@@ -146,7 +147,9 @@ def check_unchanged(out: Path, views: TrainingViews) -> None:
     if file.get("image_size", size) != size:
         raise ConfigError(f"{out}: was started on images of {file['image_size']} pixels, not {size}; start another run")
     if known is not None and known != views.signature():
-        raise ConfigError(f"{out}: the data set has changed since the run began; put it back, or start another run")
+        data = file.get("data")
+        folders = ", ".join(data if isinstance(data, list) else [data] if data else []) or "the data set in memory"
+        raise ConfigError(f"{out}: {shown(folders)} has changed since the run began; put it back, or start another run")
 
 
 def settings_of(run: Path) -> dict:
@@ -189,13 +192,29 @@ def claim(out: Path, resume: bool, overwrite: bool) -> bool:
     # Shared tensors without a manifest are a damaged run, whose objects may still be worth something.
     if known and not (out / MANIFEST).exists() and ((out / PENDING).exists() or not any(out.glob("shared-*"))):
         return True
-    if resume or not has_begun(out):
+    if not has_begun(out):
+        _check_writable(out)
+        return False
+    if resume:
         return False
     if not known:
         raise ConfigError(f"{out}: is no empty folder and no run; choose another --out")
     if not overwrite:
         raise ConfigError(f"{out}: holds a run already; go on with --resume or replace it with --overwrite")
     return True
+
+
+def _check_writable(out: Path) -> None:
+    """Reading a data set takes a while: that nothing can be written is said before.
+
+    Raises:
+        ConfigError: the folder, or the one it is to be made in, may not be written to.
+    """
+    place = next(path for path in (out, *out.absolute().parents) if path.exists())
+    if not place.is_dir():
+        raise ConfigError(f"{out}: {place} is a file; choose another --out")
+    if not os.access(place, os.W_OK | os.X_OK):
+        raise ConfigError(f"{out}: {place} is read-only for you; choose another --out")
 
 
 # Reading ------------------------------------------------------------------------------------------------------------

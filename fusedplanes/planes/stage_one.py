@@ -48,6 +48,8 @@ BETAS = (0.9, 0.99)
 SHORT_BETAS = (0.5, 0.9)
 """SOAP's. An object is in few steps, and what it is to become changes while the shared parts move: a long memory
 points to where it was (cars at equal steps: 0.9 dB better than with ``BETAS``, rotation aside)."""
+DATA_DIGEST = "data_digest"
+"""Tensor of an object's record: what its images and cameras were, see `TrainingViews.digests`."""
 PATCH_PIXELS = 256 * 128**2
 """Pixels of the images whose patches the autoencoder's linear start is computed from: 256 images of 128x128."""
 
@@ -137,6 +139,7 @@ class StageOne:
             # Fewer planes in a mix, as much variance.
             tensors["weights"] *= self.mixed * config.model.banks**0.5
         tensors["world_from_source"] = torch.stack([matrix.float() for matrix in views.world_from_source])
+        tensors[DATA_DIGEST] = views.digests()
         self.table = ObjectTable(views.ids, tensors)
         self.object_adam = object_optimizer(config.training.object_optimizer, self.table)
         self.bfloat16 = fast_bfloat16(self.device)

@@ -91,6 +91,20 @@ class TrainingViews:
             digest.update("\0".join(self.classes).encode())
         return digest.hexdigest()
 
+    def digests(self) -> Tensor:
+        """``[N, 8]`` uint8: of each object's images, and of its cameras to a hundredth of a unit or pixel.
+
+        Cameras are rounded because another processor may normalise them to other last bits.
+        """
+        rows = []
+        for images, cameras in zip(self.images, self.cameras, strict=True):
+            digest = hashlib.sha256(f"{tuple(images.shape)}:".encode())
+            digest.update(images.contiguous().numpy())
+            for tensor in (cameras.camera_to_world, cameras.intrinsics):
+                digest.update((tensor.double() * 100).round().long().contiguous().numpy())
+            rows.append(list(digest.digest()[:8]))
+        return torch.tensor(rows, dtype=torch.uint8)
+
     @property
     def size(self) -> tuple[int, int]:
         """Width and height of every image in pixels."""

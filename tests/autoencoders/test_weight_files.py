@@ -49,6 +49,13 @@ def test_attention_layers_of_old_files_have_today_s_names(folder):
         assert torch.equal(tensor, tensors[name]), name
 
 
+def test_a_tensor_under_its_old_and_its_new_name_is_refused(folder):
+    tensors = load_file(folder / WEIGHTS)
+    name = next(name for name in tensors if ".to_q." in name)
+    save_file({**tensors, name.replace(".to_q.", ".query."): tensors[name] + 1}, folder / WEIGHTS)
+    assert f"and '{name}', two names of one tensor" in refused(folder)
+
+
 def test_half_precision_files_are_read_as_single(folder):
     save_file({name: tensor.half() for name, tensor in load_file(folder / WEIGHTS).items()}, folder / WEIGHTS)
     autoencoder = PretrainedAutoencoder(open_pretrained(folder, accept_licence=True))

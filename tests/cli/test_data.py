@@ -16,7 +16,7 @@ def test_make_writes_a_data_set_and_says_so(tmp_path, capsys):
     data.main(["make", "cars", "--objects", "2", "--out", str(tmp_path / "cars"), *SMALL])
     told = capsys.readouterr()
     assert told.out.startswith(f"{tmp_path / 'cars'}: 2 objects made; ")
-    assert re.search(r"1 more object of 6 views: about \d+ s and 0 MB with 1 process\n", told.err)
+    assert re.search(r"1 object is made; 1 more of 6 views: about \d+ s and 0 MB with 1 process\n", told.err)
     data.main(["make", "cars", "--objects", "2", "--out", str(tmp_path / "cars"), *SMALL, "--quiet"])
     assert capsys.readouterr() == ("", "")
 
@@ -66,6 +66,14 @@ def test_check_names_what_is_wrong(tmp_path, capsys):
     assert report["problems"][0]["object"] == "cars_00001"
     with pytest.raises(DataError, match="no such folder"):
         data.main(["check", str(tmp_path / "gone")])
+    whole = tmp_path / "whole"
+    data.main(["make", "cars", "--objects", "2", "--out", str(whole), "--quiet", *SMALL])
+    with pytest.raises(DataError, match="1 of 2 objects have problems; see"):
+        data.main(["check", str(whole), str(out)])
+    told = capsys.readouterr().out
+    assert f"{whole}: 2 objects" in told and str(picture) in told
+    with pytest.raises(ConfigError, match="name the data set"):
+        data.main(["check"])
 
 
 def test_help_names_units_and_defaults(capsys):

@@ -72,6 +72,10 @@ def test_from_data_to_pictures_in_four_commands(tmp_path, capsys):
     planes = tmp_path / "planes.safetensors"
     status, text, _ = run(capsys, "export", str(out), "--out", str(planes), "--json")
     assert json.loads(text)["bytes"] == planes.stat().st_size
+    mesh = tmp_path / "mesh.ply"
+    status, text, err = run(capsys, "export", str(out), "--format", "mesh", "--out", str(mesh), "--resolution", "24")
+    # A model that was trained for a second is mist: no surface at all, or crumbs of one.
+    assert (status, err.count("\n")) == (0 if mesh.exists() else 2, 1) and "train longer" in err
     for wrong in (["--object", "unicorn"], ["--out", str(tmp_path / "planes.zip")]):
         status, _, err = run(capsys, "export", str(out), *wrong)
         assert status == 2 and err.count("\n") == 1

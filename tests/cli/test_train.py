@@ -89,6 +89,11 @@ def test_a_local_autoencoder_is_used_once_its_licence_is_accepted(data, publishe
         assert json.loads(file.metadata()["licences"]) == records_to_json(licences_of(out))
 
 
+def test_a_licence_of_nothing_is_refused(data):
+    with pytest.raises(ConfigError, match="--accept-licence: no weights are named"):
+        train.main([str(data), "--out", str(data.parent / "run"), "--preset", "tiny", "--accept-licence"])
+
+
 @pytest.mark.parametrize("seed", ["-1", "99999999999999999999"])
 def test_a_seed_must_be_a_number_that_fits(tmp_path, seed):
     from fusedplanes import datasets

@@ -386,7 +386,7 @@ def test_workers_make_the_same_and_one_that_dies_costs_its_object_only(tmp_path,
     assert "its worker process died" in report["failed"][1]["reason"]
     assert sorted(report["made"]) == ["a_model_normalized", "c"]
     # The prediction and the failures are told on standard error, a line each.
-    assert re.search(r"2 more objects of 6 views: about \d+ s and 0 MB with 2 processes", result.stderr)
+    assert re.search(r"1 object is made; 2 more of 6 views: about \d+ s and 0 MB with 2 processes", result.stderr)
     assert "b/model_normalized.glb: failed: its worker process died" in result.stderr
     assert datasets.load(tmp_path / "out").ids == ("a_model_normalized", "c")
     alone, together = contents(tmp_path / "alone"), contents(tmp_path / "out")

@@ -1,5 +1,6 @@
 """New objects for a trained class: what moves, what must not, and what is stored."""
 
+import contextlib
 import json
 import shutil
 import signal
@@ -16,9 +17,11 @@ from fusedplanes.planes import add as adding
 from fusedplanes.planes.add import add
 from fusedplanes.planes.model import load
 from fusedplanes.planes.run import train
-from fusedplanes.planes.stage_one import step_generator
+from fusedplanes.planes.run_folder import FINISHED
+from fusedplanes.planes.stage_one import DATA_DIGEST, step_generator
 from fusedplanes.planes.stage_two import StageTwo
 from fusedplanes.planes.weights_start import least_squares_weights
+from fusedplanes.training.checkpoint import load_checkpoint, save_checkpoint
 from fusedplanes.training.loop import TrainingInterrupted
 
 
@@ -195,6 +198,59 @@ def test_impossible_additions_are_refused(run, ellipsoids, tmp_path):
     with pytest.raises(DataError, match="images of 32x32 pixels; this run was trained on 16x16"):
         add(run, larger, quiet=True)
     assert load(run).object_ids == ellipsoids.ids[:3]
+
+
+class Changed(Chosen):
+    """A data set in which one object has been changed."""
+
+    def __init__(self, dataset, id, change):
+        super().__init__(dataset, dataset.ids)
+        self.id, self.change = id, change
+
+    def __getitem__(self, key):
+        item = super().__getitem__(key)
+        return self.change(item) if item.id == self.id else item
+
+    def __iter__(self):
+        return (self[name] for name in self.ids)
+
+
+def moved(item):
+    pose = item.cameras.camera_to_world.clone()
+    pose[:, :3, 3] *= 1.1
+    return replace(item, cameras=replace(item.cameras, camera_to_world=pose))
+
+
+@pytest.mark.parametrize("change", [lambda item: replace(item, images=item.images.flip(1)), moved])
+def test_another_object_of_a_stored_name_is_refused_before_anything_is_trained(run, ellipsoids, change):
+    changed = Changed(ellipsoids, "ellipsoid_1", change)
+    with pytest.raises(DataError, match="has an object 'ellipsoid_1' from other images or cameras"):
+        add(run, changed, quiet=True)
+    assert load(run).object_ids == ellipsoids.ids[:3]
+    # What was added knows its images, too.
+    assert "(ellipsoid_0, ellipsoid_1, ellipsoid_2)" in add(run, ellipsoids, quiet=True).text()
+    with pytest.raises(DataError, match="'ellipsoid_4'"):
+        add(run, Changed(Chosen(ellipsoids, ["ellipsoid_4"]), "ellipsoid_4", change), quiet=True)
+    # Last bits of cameras depend on the processor that computed them.
+    nearly = Changed(ellipsoids, "ellipsoid_1", lambda item: replace(item, cameras=nudged(item.cameras)))
+    assert len(add(run, nearly, quiet=True).skipped) == 5
+
+
+def nudged(cameras):
+    return replace(cameras, camera_to_world=cameras.camera_to_world * (1 + 1e-7))
+
+
+@pytest.mark.parametrize("method", ["ulw"], indirect=True)
+def test_objects_of_before_digests_are_passed_over(run, ellipsoids):
+    checkpoint = load_checkpoint(run)
+    with contextlib.closing(checkpoint.store(writable=True)) as store:
+        records = store.read_many(store.ids)
+        for record in records.values():
+            del record[DATA_DIGEST]
+        store.write_many(records)
+        save_checkpoint(run, store, phase=FINISHED, step=0, shared=checkpoint.shared(), metadata=checkpoint.metadata)
+    changed = Changed(ellipsoids, "ellipsoid_1", lambda item: replace(item, images=item.images.flip(1)))
+    assert add(run, changed, quiet=True).added == ("ellipsoid_3", "ellipsoid_4")
 
 
 @pytest.mark.parametrize("method", ["ulw"], indirect=True)

@@ -286,7 +286,7 @@ def moved(item):
 def test_a_run_does_not_go_on_with_other_data(stopped, ellipsoids, small_config, change):
     data = Listed(change(list(ellipsoids)))
     before = {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()}
-    with pytest.raises(ConfigError, match="the data set has changed since the run began"):
+    with pytest.raises(ConfigError, match=r"the data set in memory.* has changed since the run began"):
         train(data, stopped, config=small_config("tri-planes"), resume=True, watch_seconds=0, quiet=True)
     assert {path: path.read_bytes() for path in stopped.rglob("*") if path.is_file()} == before
 

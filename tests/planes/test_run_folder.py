@@ -76,3 +76,50 @@ def test_a_run_does_not_go_on_with_another_model(stopped, ellipsoids, small_conf
     with pytest.raises((ConfigError, CheckpointError), match=r"the run began with|do not fit config\.json") as error:
         train(ellipsoids, stopped, config=small_config("tri-planes"), resume=True, watch_seconds=0, quiet=True)
     assert "\n" not in str(error.value)
+
+
+def test_a_folder_that_cannot_be_written_to_is_told_before_the_data_are_read(
+    tmp_path, ellipsoids, small_config, monkeypatch
+):
+    class Unread:
+        ids = ("one",)
+
+        def __len__(self):
+            return 1
+
+        def __getitem__(self, key):
+            raise AssertionError("was read")
+
+        def __iter__(self):
+            raise AssertionError("was read")
+
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(ConfigError, match="file is a file; choose another --out"):
+        train(Unread(), tmp_path / "file/run", config=small_config(), quiet=True)
+    # The superuser, as whom containers run, may write anywhere.
+    monkeypatch.setattr("os.access", lambda path, mode: False)
+    with pytest.raises(ConfigError, match="is read-only for you; choose another --out"):
+        train(Unread(), tmp_path / "run", config=small_config(), quiet=True)
+    assert not (tmp_path / "run").exists()
+
+
+def test_a_finished_run_says_how_objects_that_it_has_not_are_added(tmp_path, ellipsoids, small_config, capsys):
+    class Fewer:
+        ids = ellipsoids.ids[:3]
+
+        def __len__(self):
+            return 3
+
+        def __getitem__(self, key):
+            return ellipsoids[key]
+
+        def __iter__(self):
+            return (ellipsoids[name] for name in self.ids)
+
+    config = small_config("tri-planes")
+    train(Fewer(), tmp_path / "run", config=config, watch_seconds=0, quiet=True)
+    train(Fewer(), tmp_path / "run", config=config, watch_seconds=0, resume=True)
+    assert capsys.readouterr().err == f"{tmp_path}/run: is finished; nothing is left to train\n"
+    train(ellipsoids, tmp_path / "run", config=config, watch_seconds=0, resume=True)
+    told = "2 objects are not in it (ellipsoid_3, ellipsoid_4): fusedplanes add"
+    assert told in capsys.readouterr().err
