@@ -22,7 +22,7 @@ from fusedplanes.planes.stage_one import StageOne, step_generator
 from fusedplanes.planes.views import TrainingViews
 from fusedplanes.planes.weights_start import least_squares_weights
 
-MICRO_RATE, WEIGHTS_RATE, VIEWS_PER_OBJECT = 0.16, 0.02, 8
+MICRO_RATE, WEIGHTS_RATE, VIEWS_PER_OBJECT = 0.2, 0.02, 12
 """Learning rates, and views of an object in a step: where the shared parts stand still, an object can move faster."""
 
 
